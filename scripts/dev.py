@@ -1,0 +1,84 @@
+"""Start `langgraph dev` for this checkout: an explicit port, no browser, no calls home, one data folder.
+
+Become that server, so that a signal sent here stops it. The server itself keeps its threads in
+`.langgraph_api/`; everything the adapter and the demo write goes under the data folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from dotenv import dotenv_values
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+QUIET = {
+    "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+    "LANGGRAPH_NO_VERSION_CHECK": "true",
+    "LANGSMITH_TRACING": "false",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+def choose_port(wanted: int) -> int:
+    """Return the port asked for, or a free one for 0; stop when it is taken.
+
+    `langgraph dev` would silently move to another port, and clients would talk to whoever has this.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, wanted))
+        except OSError as error:
+            raise SystemExit(
+                f"Port {wanted} cannot be used ({error.strerror}). "
+                "Stop what listens there, or take any free port: make dev"
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def warn_of_overrides(chosen: dict[str, str]) -> None:
+    """Say which values `.env` will replace: `langgraph dev` lets that file win."""
+    for name, value in dotenv_values(ROOT / ".env").items():
+        if name in chosen and value != chosen[name]:
+            print(f"note: .env sets {name}={value}, which wins over {chosen[name]}", flush=True)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0, help="0 or nothing: a free one")
+    parser.add_argument("--data", type=Path, default=Path(".adapter"), help="data folder")
+    parser.add_argument("--no-reload", action="store_true", help="do not restart on changes")
+    options = parser.parse_args()
+
+    port = choose_port(options.port)
+    data = (Path.cwd() / options.data.expanduser()).resolve()
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    chosen = {"ADAPTER_DATA_DIR": str(data)}
+    if "AGENT_TOOL_DELAY_MS" in os.environ:
+        chosen["AGENT_TOOL_DELAY_MS"] = os.environ["AGENT_TOOL_DELAY_MS"]
+    warn_of_overrides(chosen)
+
+    print(f"API    http://{HOST}:{port}", flush=True)
+    print(f"docs   http://{HOST}:{port}/docs", flush=True)
+    print(f"data   {data}", flush=True)
+    command = [
+        *(sys.executable, "-m", "langgraph_cli", "dev", "--no-browser"),
+        *("--host", HOST, "--port", str(port)),
+        *(("--no-reload",) if options.no_reload else ()),
+    ]
+    env = {**os.environ, **QUIET, **chosen}
+    os.chdir(ROOT)
+    if os.name == "nt":  # no exec there: stay as the parent
+        return subprocess.run(command, env=env, check=False).returncode
+    os.execve(command[0], command, env)  # does not return
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

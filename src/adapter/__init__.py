@@ -1,0 +1,80 @@
+"""The governed tool-call layer: public names of the core. Imports no LangGraph."""
+
+from __future__ import annotations
+
+from adapter.core.approvals import ApprovalDecision, ApprovalPort
+from adapter.core.budgets import Budgets
+from adapter.core.errors import (
+    AdapterError,
+    ApprovalAlreadyDecided,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalPending,
+    BudgetExceeded,
+    CallInDoubt,
+    CallInProgress,
+    ConfigurationError,
+    FlowCompileError,
+    FlowError,
+    FlowLoopExceeded,
+    InvalidAnswer,
+    ModelVisibleError,
+    PolicyDenied,
+    RateLimited,
+    StoreUnavailable,
+    ToolArgsInvalid,
+    ToolError,
+    ToolFailed,
+    ToolTimeout,
+    ToolUsageError,
+    UnknownTool,
+)
+from adapter.core.executor import Executor
+from adapter.core.keys import Key, KeyRing
+from adapter.core.policy import Policy
+from adapter.core.spec import ApprovalRule, Condition, Limits, NamedCondition, Registry, Retry, ToolSpec
+from adapter.core.types import CallContext, Effects, ToolCall, current_context
+
+__all__ = [
+    "AdapterError",
+    "ApprovalAlreadyDecided",
+    "ApprovalDecision",
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalPending",
+    "ApprovalPort",
+    "ApprovalRule",
+    "BudgetExceeded",
+    "Budgets",
+    "CallContext",
+    "CallInDoubt",
+    "CallInProgress",
+    "Condition",
+    "ConfigurationError",
+    "Effects",
+    "Executor",
+    "FlowCompileError",
+    "FlowError",
+    "FlowLoopExceeded",
+    "InvalidAnswer",
+    "Key",
+    "KeyRing",
+    "Limits",
+    "ModelVisibleError",
+    "NamedCondition",
+    "Policy",
+    "PolicyDenied",
+    "RateLimited",
+    "Registry",
+    "Retry",
+    "StoreUnavailable",
+    "ToolArgsInvalid",
+    "ToolCall",
+    "ToolError",
+    "ToolFailed",
+    "ToolSpec",
+    "ToolTimeout",
+    "ToolUsageError",
+    "UnknownTool",
+    "current_context",
+]

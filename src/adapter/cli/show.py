@@ -1,0 +1,108 @@
+"""How requests and events look on a terminal.
+
+What a model or a client wrote is shown as plain text: no markup, and control characters and
+direction marks spelled out, so that a request cannot disguise itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from adapter.core.signing import from_iso, to_iso
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from adapter.client import PendingApproval
+
+__all__ = ["as_json", "duration", "event_line", "request_panel", "visible"]
+
+_MINUTE = 60
+_HOUR = 3_600
+_DAY = 86_400
+
+
+def visible(text: object) -> str:
+    """Return text with every character that does not print spelled out, newlines kept."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in str(text)
+    )
+
+
+def as_json(value: object, *, indent: int | None = None) -> str:
+    """Return a JSON value as visible text."""
+    return visible(json.dumps(value, ensure_ascii=False, indent=indent))
+
+
+def duration(milliseconds: int) -> str:
+    """Return a length of time in the unit that fits it."""
+    seconds = milliseconds // 1000
+    for unit, size in (("d", _DAY), ("h", _HOUR), ("min", _MINUTE)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def request_panel(
+    approval: PendingApproval, now: int, *, runs: Mapping[str, Any] | None = None
+) -> RenderableType:
+    """Return a panel with everything a reviewer decides on.
+
+    Args:
+        approval: The request.
+        now: Milliseconds since the epoch.
+        runs: Edited arguments that would run instead of the ones asked for.
+    """
+    from rich.panel import Panel
+    from rich.table import Table
+    from rich.text import Text
+
+    request = approval.request
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    rows = [
+        ("tool", request.get("tool")),
+        ("arguments", as_json(request.get("arguments"), indent=2)),
+        *([("runs instead", as_json(runs, indent=2))] if runs is not None else []),
+        ("rule", request.get("rule")),
+        ("reason", request.get("reason")),
+        ("allowed", ", ".join(map(str, request.get("allowed") or ()))),
+        ("expires", _expiry(request.get("expires_at"), now)),
+        ("thread", approval.thread_id),
+        ("call", request.get("call_id")),
+    ]
+    if approval.refused is not None:
+        rows.append(("last answer", f"refused: {approval.refused.get('message')}"))
+    for name, value in rows:
+        if value not in (None, ""):
+            grid.add_row(name, Text(visible(value)))
+    title = Text(f"approval {visible(approval.id)}" + (" (expired)" if approval.expired else ""))
+    return Panel(grid, title=title, title_align="left")
+
+
+def event_line(thread_id: str, seq: int, body: Mapping[str, Any]) -> str:
+    """Return one audit event as one line."""
+    at = body.get("at")
+    when = to_iso(at) if isinstance(at, int) else "-"
+    data = body.get("data")
+    facts = as_json(data) if data else ""
+    words = [when, thread_id[:8], f"{seq:>4}", f"{body.get('kind', '-')!s:<12}"]
+    words += [str(body.get("tool") or "-"), str(body.get("call_id") or "-"), facts]
+    return visible("  ".join(words).rstrip()).replace("\n", "\\n")
+
+
+def _expiry(moment: object, now: int) -> str:
+    if isinstance(moment, str):
+        try:
+            moment = from_iso(moment)
+        except ValueError:
+            return str(moment)
+    if not isinstance(moment, int):
+        return "never"
+    left = moment - now
+    said = f"in {duration(left)}" if left > 0 else f"{duration(-left)} ago"
+    return f"{to_iso(moment)} ({said})"

@@ -1,0 +1,423 @@
+"""The only place that knows the order of the stages a tool call goes through.
+
+resolve, validate, identify, settled?, decide, ask, verify, claim, invoke, settle. Everything
+before the claim may run many times; everything after it runs once per call key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from time import time_ns
+from typing import Any, NoReturn
+
+from adapter.core.approvals import Answer, ApprovalPort
+from adapter.core.asking import Asker
+from adapter.core.audit import Auditor, Subject
+from adapter.core.budgets import Budgets, exceeded
+from adapter.core.errors import (
+    AdapterError,
+    ApprovalDenied,
+    ApprovalExpired,
+    ConfigurationError,
+    ModelVisibleError,
+    PolicyDenied,
+    StoreUnavailable,
+    UnknownTool,
+)
+from adapter.core.invoke import Invocation
+from adapter.core.journal import Journal, error_outcome, identify, raise_recorded, unusable
+from adapter.core.policy import Policy, decide
+from adapter.core.running import Runner
+from adapter.core.spec import ApprovalRule, Registry
+from adapter.core.store import CallRow, Claimed, Store
+from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
+from adapter.core.validation import Admission, Batch, admit
+from adapter.core.work import Work
+
+__all__ = ["Executor", "Hook"]
+
+Hook = Callable[[ToolCall, CallContext], Awaitable[None]]
+
+
+def _now() -> int:
+    return time_ns() // 1_000_000
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+class Executor:
+    """Runs tool calls through every stage. One per agent; serves any number of event loops."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        store: Store,
+        approval: ApprovalPort | None = None,
+        policy: Policy | None = None,
+        budgets: Budgets | None = None,
+        audience: str | None = None,
+        approval_ttl: float = 86_400.0,
+        lease: float = 30.0,
+        cancel_grace: float = 10.0,
+        before_tool: Sequence[Hook] = (),
+        after_tool: Sequence[Hook] = (),
+        clock: Callable[[], int] = _now,
+        ids: Callable[[], str] = _new_id,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Wire the stages.
+
+        Args:
+            registry: Every tool with its spec and schema.
+            store: Durable memory.
+            approval: How people are asked; needed if any tool has an approval rule.
+            policy: Rules over all tools.
+            budgets: Limits per turn.
+            audience: Id of this installation in every binding; None takes the store's own.
+            approval_ttl: Seconds a request stays open.
+            lease: Seconds a claim is valid unless renewed.
+            cancel_grace: Seconds a cancelled call may go on before it is in doubt.
+            before_tool: Awaited before the claim; a failure keeps the answer.
+            after_tool: Awaited after the outcome is recorded.
+            clock: Milliseconds since the epoch.
+            ids: Source of unique text.
+            sleep: How to wait between attempts.
+
+        Raises:
+            ConfigurationError: An approval rule without a port or without signing keys.
+        """
+        self.registry = registry
+        self.store = store
+        self.budgets = budgets or Budgets()
+        self.policy = policy
+        self.port = approval
+        self._hooks = (tuple(before_tool), tuple(after_tool))
+        self._clock = clock
+        self.audit = Auditor(clock=clock)
+        owner = f"worker-{ids()[:12]}"
+        self.journal = Journal(store=store, audit=self.audit, owner=owner, lease=lease, ids=ids)
+        self._runner = Runner(journal=self.journal, grace=cancel_grace, sleep=sleep)
+        self._asker: Asker | None = None
+        if approval is not None:
+            approval.keys.require("seal", "decision", "digest")
+            self._asker = Asker(
+                registry=registry,
+                journal=self.journal,
+                port=approval,
+                policy=policy,
+                audience=audience,
+                ttl=approval_ttl,
+                clock=clock,
+            )
+        gated = [spec.name for spec in registry if spec.approval is not None or spec.masks]
+        if gated and approval is None:
+            msg = (
+                f"These tools need an approval port: {', '.join(gated)}. Give the Executor "
+                "approval=LangGraphApproval(keys)."
+            )
+            raise ConfigurationError(msg)
+
+    def admit(self, batch: Batch) -> Admission:
+        """Check a whole batch: with any structural fault, no call of it runs."""
+        return admit(batch, self.registry)
+
+    async def refuse(
+        self, calls: Mapping[str, ModelVisibleError], names: Mapping[str, str], ctx: CallContext
+    ) -> None:
+        """Audit the refusal of calls that did not get as far as their own stages.
+
+        Args:
+            calls: Error per call id.
+            names: Tool name per call id.
+            ctx: Where.
+        """
+        events = [
+            self.audit.event(
+                "refused",
+                ctx,
+                Subject(tool=names.get(call_id, ""), call_id=call_id, key=call_id),
+                part=ctx.metadata.get("message_id", ""),
+                once=True,
+                error=error.kind,
+                reason=error.message,
+            )
+            for call_id, error in calls.items()
+        ]
+        await self.store.append(events)
+
+    async def run(
+        self,
+        call: ToolCall,
+        ctx: CallContext,
+        invocation: Invocation,
+        *,
+        arguments: JsonObject | None = None,
+    ) -> Any:
+        """Take one call through every stage.
+
+        Args:
+            call: As the model wrote it.
+            ctx: Where it stands.
+            invocation: How the front end runs the tool and keeps results.
+            arguments: Canonical arguments, when admission computed them already.
+
+        Returns:
+            The front end's result: of this run, or the recorded one.
+
+        Raises:
+            ModelVisibleError: Refused, rejected, expired, spent, or a tool's own message.
+            ToolFailed: The tool raised.
+            ToolTimeout: The tool did not end in time.
+            ApprovalAlreadyDecided: This run's answer was used before.
+            CallInDoubt: Started before, outcome unknown.
+            CallInProgress: Another worker's live claim.
+            StoreUnavailable: Nothing ran, or the outcome could not be recorded.
+        """
+        work = await self._work(call, ctx, invocation, arguments)
+        try:
+            gate = decide(work.spec, work.arguments, self.policy)
+        except PolicyDenied as error:
+            row = await self.store.get(work.identity.key)
+            if row is not None and row.status.settled:
+                return await self._earlier(work, row)
+            await self._refused(work, error)
+            raise
+        if gate.rule is not None:
+            return await self._gated(work, gate.rule)
+        charges = self.budgets.tool_call(ctx.place, work.spec)
+        if work.spec.effects.read_only:
+            await self._before(work)
+            spent, result = await self._runner.read(work, charges)
+            if spent is not None:
+                await self._spent(work, spent)
+            await self._after(work)
+            return result
+        await self._before(work)
+        claimed = await self.journal.claim(
+            work.ctx,
+            work.subject,
+            arguments=work.arguments,
+            charges=charges,
+            repeatable=work.spec.effects.repeatable,
+            new=self.journal.new_call(work.call, work.ctx, work.identity),
+            unique=True,
+        )
+        return await self._claimed(work, claimed, work.arguments)
+
+    async def _work(
+        self,
+        call: ToolCall,
+        ctx: CallContext,
+        invocation: Invocation,
+        arguments: JsonObject | None,
+    ) -> Work:
+        spec = self.registry.get(call.name)
+        secret = None
+        if spec is not None and spec.masks and self.port is not None:
+            secret = self.port.keys.oldest("digest")
+        try:
+            if spec is None or arguments is None:
+                admission = self.admit(Batch(calls=(call,)))
+                if call.id in admission.faults:
+                    raise admission.faults[call.id]
+                arguments = admission.arguments[call.id]
+        except ModelVisibleError as error:
+            await self.refuse({call.id: error}, {call.id: call.name}, ctx)
+            raise
+        if spec is None:
+            raise UnknownTool(call.name)
+        identity = identify(call, ctx, secret)
+        ctx = replace(ctx, call_id=call.id, idempotency_key=identity.idempotency_key)
+        return Work(
+            spec=spec,
+            call=call,
+            ctx=ctx,
+            identity=identity,
+            subject=self.journal.subject(call, identity, spec),
+            arguments=arguments,
+            invocation=invocation,
+        )
+
+    async def _gated(self, work: Work, rule: ApprovalRule) -> Any:
+        if self._asker is None or self.port is None:
+            msg = f"{work.spec.name} needs an approval and there is no approval port."
+            raise ConfigurationError(msg)
+        async with self.port.turn():
+            row = await self.store.get(work.identity.key)
+            if row is not None and row.status not in _OPEN:
+                if not self._takeover(work, row):
+                    return await self._earlier(work, row)
+                self.port.revisit(row)
+                return await self._claim(work, None, _executed(work, row))
+            charges = self.budgets.tool_call(work.ctx.place, work.spec)
+            try:
+                answer, row = await self._asker.ask(work, rule, row, charges)
+            except ModelVisibleError as error:
+                if not isinstance(error, ApprovalExpired):
+                    await self._refused(work, error)
+                raise
+            return await self._answered(work, answer)
+
+    async def _answered(self, work: Work, answer: Answer) -> Any:
+        decision = answer.decision
+        if decision is None or answer.arguments is None:
+            msg = "The approval port returned no decision."
+            raise ConfigurationError(msg)
+        if decision.kind == "reject":
+            reason = f" Reason: {decision.reason}" if decision.reason else ""
+            denied = ApprovalDenied(
+                f"Not executed: a person refused this call; do not retry it.{reason}"
+            )
+            if await self._close(work, answer, CallStatus.DENIED, error_outcome(denied)):
+                raise denied
+        elif decision.kind == "respond":
+            result = work.invocation.responded(decision.response or "")
+            outcome = {"result": work.invocation.record(result)}
+            if await self._close(work, answer, CallStatus.RESPONDED, outcome):
+                return result
+        else:
+            return await self._claim(work, answer, answer.arguments)
+        row = await self.store.get(work.identity.key)
+        return await self._earlier(work, row)
+
+    async def _close(
+        self, work: Work, answer: Answer, status: CallStatus, outcome: JsonObject
+    ) -> bool:
+        changed, _ = await self.journal.close(
+            work.ctx,
+            work.subject,
+            status,
+            outcome,
+            events=[self._decided(work, answer)],
+            decision=answer.raw,
+            answer=answer.digest,
+            interrupt_id=answer.interrupt_id,
+        )
+        return changed
+
+    async def _claim(self, work: Work, answer: Answer | None, arguments: JsonObject) -> Any:
+        await self._before(work)
+        fields: dict[str, Any] = {}
+        if answer is not None:
+            fields = {
+                "events": [self._decided(work, answer)],
+                "decision": answer.raw,
+                "answer": answer.digest,
+                "interrupt_id": answer.interrupt_id,
+            }
+        claimed = await self.journal.claim(
+            work.ctx,
+            work.subject,
+            arguments=arguments,
+            charges=self.budgets.tool_call(work.ctx.place, work.spec),
+            repeatable=work.spec.effects.repeatable,
+            **fields,
+        )
+        return await self._claimed(work, claimed, arguments)
+
+    def _decided(self, work: Work, answer: Answer) -> Any:
+        raw = answer.raw or {}
+        return self.audit.event(
+            "decided",
+            work.ctx,
+            work.subject,
+            part=answer.digest[:16],
+            once=True,
+            decision=raw.get("kind"),
+            reviewer=raw.get("reviewer"),
+            reason=raw.get("reason"),
+            kid=answer.kid,
+            answer_digest=answer.digest,
+        )
+
+    async def _claimed(self, work: Work, claimed: Claimed, arguments: JsonObject) -> Any:
+        if claimed.state == "claimed" and claimed.row is not None:
+            result = await self._runner.run(work, claimed.row.fence, arguments)
+            await self._after(work)
+            return result
+        if claimed.state == "exceeded":
+            await self._spent(work, claimed.exceeded or "")
+        if claimed.state == "expired" and claimed.row is not None and self._asker is not None:
+            await self._asker.expire(work, claimed.row)
+        return await self._earlier(work, claimed.row)
+
+    async def _spent(self, work: Work, scope: str) -> NoReturn:
+        error = exceeded(scope)
+        await self.journal.close(work.ctx, work.subject, CallStatus.VOID, error_outcome(error))
+        await self._refused(work, error)
+        raise error
+
+    async def _earlier(self, work: Work, row: CallRow | None) -> Any:
+        """Return the recorded outcome, unless this very run tries to use its answer again."""
+        if row is None:
+            msg = "The journal lost the row of this call; nothing ran."
+            raise StoreUnavailable(msg)
+        port = self.port
+        again = (
+            port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
+        )
+        if row.status.settled and not again:
+            if port is not None:
+                port.revisit(row)
+            await self.journal.record(
+                "replayed", work.ctx, work.subject, part=work.ctx.run_token, once=True
+            )
+            raise_recorded(row.outcome)
+            return work.invocation.replay(row.outcome["result"])
+        error = unusable(row, self._clock())
+        await self.journal.record(
+            "refused",
+            work.ctx,
+            work.subject,
+            part=f"{error.code}:{work.ctx.run_token}",
+            once=True,
+            error=error.kind,
+            code=error.code,
+        )
+        raise error
+
+    def _takeover(self, work: Work, row: CallRow) -> bool:
+        return (
+            row.status is CallStatus.CLAIMED
+            and work.spec.effects.repeatable
+            and (row.lease_until or 0) <= self._clock()
+        )
+
+    async def _refused(self, work: Work, error: AdapterError) -> None:
+        await self.journal.record(
+            "refused",
+            work.ctx,
+            work.subject,
+            part=work.ctx.run_token,
+            once=True,
+            error=error.kind,
+            code=error.code,
+            reason=error.message,
+            arguments=work.arguments,
+        )
+
+    async def _before(self, work: Work) -> None:
+        for hook in self._hooks[0]:
+            await hook(work.call, work.ctx)
+
+    async def _after(self, work: Work) -> None:
+        for hook in self._hooks[1]:
+            await hook(work.call, work.ctx)
+
+
+_OPEN = frozenset({CallStatus.REQUESTED, CallStatus.APPROVED, CallStatus.SUSPENDED})
+
+
+def _executed(work: Work, row: CallRow) -> JsonObject:
+    """Return the arguments an earlier claim ran with."""
+    edited = (row.decision or {}).get("edited_args")
+    if edited is None:
+        return work.arguments
+    hidden = {name: work.arguments[name] for name in work.spec.masks if name in work.arguments}
+    return dict(edited) | hidden

@@ -1,0 +1,251 @@
+"""The call's durable life: identify, ask, claim, settle, replay, doubt.
+
+Turns stages into store transactions with their audit events. It decides nothing about people or
+policies; it makes sure that whatever was decided is used once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.core.audit import Auditor, Subject
+from adapter.core.canonical import canonical_bytes, digest
+from adapter.core.errors import (
+    AdapterError,
+    ApprovalAlreadyDecided,
+    ApprovalDenied,
+    ApprovalExpired,
+    BudgetExceeded,
+    CallInDoubt,
+    CallInProgress,
+    PolicyDenied,
+    RateLimited,
+    ToolArgsInvalid,
+    ToolError,
+    ToolFailed,
+    ToolTimeout,
+    UnknownTool,
+)
+from adapter.core.keys import Key
+from adapter.core.spec import ToolSpec
+from adapter.core.store import CallRow, Charge, Claim, Claimed, Close, Event, NewCall, Settle, Store
+from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue, ToolCall
+
+__all__ = [
+    "Identity",
+    "Journal",
+    "arguments_digest",
+    "error_outcome",
+    "identify",
+    "raise_recorded",
+    "unusable",
+]
+
+_RECORDED: dict[str, type[AdapterError]] = {
+    made.__name__: made
+    for made in (
+        ApprovalDenied,
+        ApprovalExpired,
+        BudgetExceeded,
+        PolicyDenied,
+        RateLimited,
+        ToolArgsInvalid,
+        ToolError,
+        ToolFailed,
+        ToolTimeout,
+        UnknownTool,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Names of one call, computed once from the model's arguments and never changed by an edit.
+
+    Attributes:
+        key: The call key.
+        arguments_digest: Digest of the model's arguments.
+        idempotency_key: Handed to the tool; names its one effect.
+    """
+
+    key: str
+    arguments_digest: str
+    idempotency_key: str
+
+
+def identify(call: ToolCall, ctx: CallContext, secret: Key | None = None) -> Identity:
+    """Return the names of a call.
+
+    Args:
+        call: As the model wrote it.
+        ctx: Where it stands.
+        secret: Key for the digest where arguments are masked, so that nobody can guess a masked
+            value from it.
+    """
+    arguments = arguments_digest(call.arguments, secret)
+    place = ctx.place
+    facts = [place.thread_id, place.checkpoint_ns, place.task_id, call.id, call.name, arguments]
+    key = digest("call-key/v1", facts)
+    return Identity(
+        key=key,
+        arguments_digest=arguments,
+        idempotency_key=digest("idempotency/v1", key),
+    )
+
+
+def arguments_digest(arguments: JsonObject, secret: Key | None) -> str:
+    """Return the digest of arguments, keyed where some of them are masked."""
+    if secret is None:
+        return digest("arguments/v1", arguments)
+    return secret.mac(canonical_bytes(arguments))
+
+
+def error_outcome(error: AdapterError) -> JsonObject:
+    """Return the recorded form of an error."""
+    return {"error": {"kind": error.kind, "message": error.message}}
+
+
+def raise_recorded(outcome: JsonValue) -> None:
+    """Raise the error an outcome records, if it records one."""
+    if isinstance(outcome, dict) and isinstance(error := outcome.get("error"), dict):
+        raise _RECORDED.get(str(error.get("kind")), ToolFailed)(str(error.get("message", "")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """Store transactions of one executor.
+
+    Attributes:
+        owner: Name of this worker in its claims.
+        lease: Seconds a claim is valid unless renewed.
+        ids: Source of unique text.
+    """
+
+    store: Store
+    audit: Auditor
+    owner: str
+    lease: float
+    ids: Callable[[], str]
+
+    def subject(self, call: ToolCall, identity: Identity, spec: ToolSpec | None) -> Subject:
+        """Return what the events of a call are about."""
+        return Subject(
+            tool=call.name,
+            call_id=call.id,
+            key=identity.key,
+            arguments_digest=identity.arguments_digest,
+            spec=spec,
+        )
+
+    def new_call(
+        self, call: ToolCall, ctx: CallContext, identity: Identity, **fields: Any
+    ) -> NewCall:
+        """Return the row of a call that has none."""
+        return NewCall(
+            key=identity.key,
+            thread_id=ctx.thread_id,
+            checkpoint_ns=ctx.place.checkpoint_ns,
+            task_id=ctx.place.task_id,
+            turn_id=ctx.place.turn_id,
+            message_id=call.message_id,
+            tool_call_id=call.id,
+            tool=call.name,
+            arguments_digest=identity.arguments_digest,
+            idempotency_key=identity.idempotency_key,
+            run_id=ctx.run_token,
+            requester=ctx.user,
+            **fields,
+        )
+
+    async def claim(
+        self,
+        ctx: CallContext,
+        subject: Subject,
+        *,
+        arguments: JsonObject,
+        charges: Sequence[Charge],
+        repeatable: bool,
+        events: Sequence[Event] = (),
+        **fields: Any,
+    ) -> Claimed:
+        """Claim a call, reserve its budget and write its intent, in one transaction."""
+        started = self.audit.event("started", ctx, subject, part=self.ids(), arguments=arguments)
+        return await self.store.claim(
+            Claim(
+                key=subject.key,
+                run_id=ctx.run_token,
+                owner=self.owner,
+                lease=self.lease,
+                repeatable=repeatable,
+                executed_digest=digest("executed/v1", arguments),
+                charges=tuple(charges),
+                events=(*events, started),
+                **fields,
+            )
+        )
+
+    async def settle(
+        self,
+        ctx: CallContext,
+        subject: Subject,
+        fence: int,
+        status: CallStatus,
+        outcome: JsonValue,
+        **data: Any,
+    ) -> bool:
+        """Record how a claimed call ended; a stale fence records nothing."""
+        event = self.audit.event(str(status), ctx, subject, part=f"{fence}:{self.ids()}", **data)
+        return await self.store.settle(
+            Settle(
+                key=subject.key, fence=fence, status=status, outcome=outcome, events=(event,)
+            )
+        )
+
+    async def close(
+        self,
+        ctx: CallContext,
+        subject: Subject,
+        status: CallStatus,
+        outcome: JsonValue,
+        *,
+        events: Sequence[Event] = (),
+        **fields: Any,
+    ) -> tuple[bool, CallRow | None]:
+        """End a question that leads to no run."""
+        return await self.store.close_question(
+            Close(
+                key=subject.key,
+                status=status,
+                run_id=ctx.run_token,
+                outcome=outcome,
+                events=tuple(events),
+                **fields,
+            )
+        )
+
+    async def record(self, kind: str, ctx: CallContext, subject: Subject, **data: Any) -> bool:
+        """Append one event; returns whether it was new."""
+        return await self.store.append([self.audit.event(kind, ctx, subject, **data)]) > 0
+
+
+def unusable(row: CallRow, now: int) -> AdapterError:
+    """Return the error for a row that can neither run nor be replayed."""
+    if row.status is CallStatus.CLAIMED and (row.lease_until or 0) > now:
+        msg = (
+            "Another worker is running this call right now; it was not started again. Continue "
+            "the thread without input later to get its result."
+        )
+        return CallInProgress(msg)
+    if row.status in (CallStatus.CLAIMED, CallStatus.IN_DOUBT):
+        msg = (
+            "This call was started and its outcome is unknown; it was not started again. Look at "
+            "its effect, then fork the thread or write the result with update_state."
+        )
+        return CallInDoubt(msg)
+    msg = (
+        "This approval was used before or the request is closed; the call does not run again. "
+        "Continue the thread without input to go on with the recorded outcome."
+    )
+    return ApprovalAlreadyDecided(msg)

@@ -1,0 +1,71 @@
+"""Masks for everything a person, a log or an audit reader may see.
+
+Declared masks hide whole arguments; patterns catch secrets in free text. Digests are always over
+the real values, elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["MASK", "mask_arguments", "mask_text", "mask_value", "without_masked"]
+
+MASK = "***"
+
+_SECRET_NAME = re.compile(
+    r"(?i)(^|[_\-.])(password|passwd|passphrase|secret|token|api[_-]?key|authorization|"
+    r"access[_-]?key|private[_-]?key|credential|cvv|card[_-]?number|pin)s?($|[_\-.])"
+)
+_SECRET_TEXT = (
+    re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}"),
+    re.compile(r"\b(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA)[-_A-Za-z0-9]{12,}"),
+    re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    re.compile(r"(?i)(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
+    re.compile(
+        r"(?i)\b(password|passwd|secret|token|api[_-]?key|access[_-]?key)(\s*[=:]\s*)"
+        r"(\"[^\"]*\"|'[^']*'|[^\s,;&]+)"
+    ),
+    re.compile(r"\b(?:\d[ -]?){13,19}\b"),
+)
+
+
+def mask_text(text: str) -> str:
+    """Replace what looks like a secret inside free text."""
+    for pattern in _SECRET_TEXT:
+        text = pattern.sub(MASK, text)
+    return text
+
+
+def mask_value(value: Any) -> Any:
+    """Return a copy of a JSON value with secret-looking names and texts masked."""
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, Mapping):
+        return {
+            key: MASK if _SECRET_NAME.search(str(key)) and item is not None else mask_value(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [mask_value(item) for item in value]
+    return value
+
+
+def mask_arguments(arguments: Mapping[str, Any], masks: Iterable[str]) -> dict[str, Any]:
+    """Return what may be shown of a call's arguments.
+
+    Args:
+        arguments: The real arguments.
+        masks: Names of top-level arguments to hide whole.
+    """
+    hidden = frozenset(masks)
+    return {
+        name: MASK if name in hidden else mask_value(value) for name, value in arguments.items()
+    }
+
+
+def without_masked(arguments: Mapping[str, Any], masks: Iterable[str]) -> dict[str, Any]:
+    """Return the arguments that a reviewer who sees the mask may edit."""
+    hidden = frozenset(masks)
+    return {name: value for name, value in arguments.items() if name not in hidden}

@@ -1,0 +1,285 @@
+"""Running a claimed or read-only call, and recording how it ended.
+
+The outcome is settled in the same shielded piece as the invocation, so that neither a sibling's
+refusal nor a cancelled run separates an effect from its record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
+from tenacity.wait import wait_base
+
+from adapter.core.errors import (
+    AdapterError,
+    ModelVisibleError,
+    StoreUnavailable,
+    ToolFailed,
+    ToolTimeout,
+    ToolUsageError,
+)
+from adapter.core.invoke import Fence, held, timed
+from adapter.core.journal import Journal, error_outcome
+from adapter.core.redaction import mask_text
+from adapter.core.spec import Retry
+from adapter.core.store import Charge
+from adapter.core.types import CallStatus, JsonObject, running_call
+from adapter.core.work import Work
+
+__all__ = ["Runner"]
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN = "its outcome is unknown: it may have happened. Do not repeat it; tell the user."
+_SETTLE_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runner:
+    """Runs tools.
+
+    Attributes:
+        grace: Seconds a cancelled call may go on before it is in doubt.
+        sleep: How to wait between attempts.
+    """
+
+    journal: Journal
+    grace: float
+    sleep: Callable[[float], Awaitable[None]]
+
+    async def read(self, work: Work, charges: tuple[Charge, ...]) -> tuple[str | None, Any]:
+        """Run a read-only call: counted and audited, but without a row.
+
+        Returns:
+            The scope that was spent, if one was, and the host's result.
+        """
+        audit, ctx, subject = self.journal.audit, work.ctx, work.subject
+        started = audit.event("started", ctx, subject, once=True, arguments=work.arguments)
+        turn = await self.journal.store.charge(
+            charges, [started], unless=f"{started.thread_id}\n{started.id}"
+        )
+        if turn.exceeded is not None:
+            return turn.exceeded, None
+        with_context = running_call.set(ctx)
+        try:
+            result = await self._attempts(work, work.arguments, None)
+        except Exception as error:
+            if work.invocation.is_pause(error):
+                raise
+            shown = self._shown(work, error, unknown=False)
+            await self.journal.record(
+                "failed", ctx, subject, part=self.journal.ids(), error=shown.kind
+            )
+            raise shown from error
+        finally:
+            running_call.reset(with_context)
+        kind = "failed" if work.invocation.failed(result) else "succeeded"
+        await self.journal.record(kind, ctx, subject, part=self.journal.ids())
+        return None, result
+
+    async def run(self, work: Work, fence: int, arguments: JsonObject) -> Any:
+        """Run a claimed call and settle it.
+
+        Args:
+            work: The call.
+            fence: Number of the claim.
+            arguments: What was claimed; differs from the model's after an edit.
+
+        Raises:
+            ToolError: Raised by the tool for the model.
+            ToolFailed: The tool raised something else.
+            ToolTimeout: It did not end in time.
+        """
+
+        async def abandon() -> None:
+            await self._settle(
+                work, fence, CallStatus.IN_DOUBT, None, reason="cancelled while running"
+            )
+
+        return await held(
+            self._invoke_and_settle(work, fence, arguments),
+            self.grace,
+            abandon,
+            stop=work.invocation.cancellable,
+        )
+
+    async def _invoke_and_settle(self, work: Work, number: int, arguments: JsonObject) -> Any:
+        running_call.set(work.ctx)
+        fence = Fence(arguments)
+        keeper = _Lease(self.journal, work.subject.key, number)
+        try:
+            result = await self._attempts(work, arguments, fence, number)
+        except Exception as error:
+            if work.invocation.is_pause(error):
+                await self._settle(work, number, CallStatus.SUSPENDED, None)
+                raise
+            raise await self._failure(work, number, fence, error) from error
+        finally:
+            keeper.stop()
+        return await self._success(work, number, fence, result)
+
+    async def _success(self, work: Work, number: int, fence: Fence, result: Any) -> Any:
+        failed = work.invocation.failed(result)
+        status = CallStatus.FAILED if failed else CallStatus.SUCCEEDED
+        data: dict[str, Any] = {}
+        doubtful = fence.ambiguous and not work.spec.effects.repeatable
+        if doubtful or (not fence.consumed and not failed):
+            status = CallStatus.IN_DOUBT
+            data["reason"] = "fence_bypassed" if not fence.consumed else "outcome unknown"
+        try:
+            recorded = {"result": work.invocation.record(result)}
+        except ToolUsageError as error:
+            await self._settle(work, number, CallStatus.FAILED, error_outcome(error), **data)
+            raise
+        await self._settle(work, number, status, recorded, **data)
+        return result
+
+    async def _failure(
+        self, work: Work, number: int, fence: Fence, error: Exception
+    ) -> AdapterError:
+        unknown = (
+            fence.consumed
+            and not work.spec.effects.repeatable
+            and (isinstance(error, ToolTimeout) or fence.ambiguous)
+        )
+        shown = self._shown(work, error, unknown=unknown)
+        status = CallStatus.IN_DOUBT if unknown else CallStatus.FAILED
+        await self._settle(work, number, status, error_outcome(shown), error=shown.kind)
+        return shown
+
+    def _shown(self, work: Work, error: Exception, *, unknown: bool) -> AdapterError:
+        """Return what the model or the caller may know; the log gets the masked detail."""
+        if isinstance(error, ModelVisibleError):
+            return error
+        reference = self.journal.ids()[:12]
+        _log.warning(
+            "tool %s failed, reference %s: %s: %s",
+            work.spec.name,
+            reference,
+            type(error).__name__,
+            mask_text(str(error)),
+        )
+        ending = f"; {_UNKNOWN}" if unknown else "."
+        if isinstance(error, ToolTimeout):
+            return ToolTimeout(f"{work.spec.name} timed out (reference {reference}){ending}")
+        name = type(error).__name__.lstrip("_")
+        return ToolFailed(f"{work.spec.name} failed: {name} (reference {reference}){ending}")
+
+    async def _attempts(
+        self, work: Work, arguments: JsonObject, fence: Fence | None, number: int = 0
+    ) -> Any:
+        spec = work.spec
+
+        async def once() -> Any:
+            if fence is not None:
+                fence.renew()
+            return await timed(
+                work.invocation.invoke(arguments, fence),
+                spec.timeout,
+                cancellable=work.invocation.cancellable,
+                late=lambda task: self._late(work, number, fence, task),
+            )
+
+        if spec.retries.max_attempts == 1:
+            return await once()
+
+        def worth(error: BaseException) -> bool:
+            return (
+                isinstance(error, Exception)
+                and not isinstance(error, ModelVisibleError | ToolUsageError)
+                and not work.invocation.is_pause(error)
+            )
+
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(spec.retries.max_attempts),
+            wait=_wait(spec.retries),
+            retry=retry_if_exception(worth),
+            sleep=self.sleep,
+            reraise=True,
+        ):
+            with attempt:
+                result = await once()
+        return result
+
+    def _late(
+        self, work: Work, number: int, fence: Fence | None, task: asyncio.Task[Any]
+    ) -> None:
+        """Record the result of a tool that outlived its time limit."""
+        if fence is None or task.cancelled() or task.exception() is not None:
+            return
+        outcome = {"result": work.invocation.record(task.result())}
+        settling = asyncio.ensure_future(
+            self._settle(work, number, CallStatus.SUCCEEDED, outcome, late=True)
+        )
+        _keep.add(settling)
+        settling.add_done_callback(_keep.discard)
+
+    async def _settle(
+        self, work: Work, fence: int, status: CallStatus, outcome: Any, **data: Any
+    ) -> None:
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(_SETTLE_ATTEMPTS),
+            wait=wait_exponential(multiplier=0.1, max=1),
+            retry=retry_if_exception_type(StoreUnavailable),
+            sleep=self.sleep,
+            reraise=True,
+        ):
+            with attempt:
+                await self.journal.settle(
+                    work.ctx, work.subject, fence, status, outcome, **data
+                )
+
+
+_keep: set[asyncio.Future[None]] = set()
+"""Late settlements under way; a task nobody holds may be collected."""
+
+
+def _wait(retry: Retry) -> wait_base:
+    wait = wait_exponential(
+        multiplier=retry.initial_interval, exp_base=retry.backoff_factor, max=retry.max_interval
+    )
+    return wait + wait_random(0, retry.initial_interval) if retry.jitter else wait
+
+
+class _Lease:
+    """Renews a claim while its tool runs, costing nothing for a quick one."""
+
+    def __init__(self, journal: Journal, key: str, fence: int) -> None:
+        self._journal, self._key, self._fence = journal, key, fence
+        self._task: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(journal.lease / 3, self._start)
+
+    def _start(self) -> None:
+        self._task = asyncio.ensure_future(self._renew())
+
+    async def _renew(self) -> None:
+        while True:
+            try:
+                if not await self._journal.store.renew(
+                    self._key, self._fence, self._journal.lease
+                ):
+                    return
+            except StoreUnavailable:
+                _log.warning("the lease of a running call could not be renewed")
+            await asyncio.sleep(self._journal.lease / 3)
+
+    def stop(self) -> None:
+        """End renewing."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+

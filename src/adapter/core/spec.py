@@ -1,0 +1,318 @@
+"""ToolSpec and Registry: what is declared about each tool before anything runs.
+
+A declaration is data; a mistake in one is found when it is made or when the registry is built,
+because a typing error must never remove a gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from adapter.core.canonical import digest
+from adapter.core.errors import ConfigurationError
+from adapter.core.types import Effects, JsonObject
+
+__all__ = [
+    "DECISION_KINDS",
+    "ApprovalRule",
+    "ArgumentSchema",
+    "Condition",
+    "DecisionKind",
+    "Limits",
+    "NamedCondition",
+    "Registry",
+    "Retry",
+    "ToolSpec",
+]
+
+DecisionKind = Literal["approve", "edit", "reject", "respond"]
+DECISION_KINDS: tuple[DecisionKind, ...] = ("approve", "edit", "reject", "respond")
+
+Operator = Literal["eq", "ne", "gt", "ge", "lt", "le", "in", "not_in"]
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "in": lambda a, b: a in b,
+    "not_in": lambda a, b: a not in b,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition on one argument, as data: ``amount_cents gt 10000``."""
+
+    argument: str
+    op: Operator
+    value: Any
+
+    def __post_init__(self) -> None:
+        """Refuse an unknown operator."""
+        if self.op not in _OPERATORS or not self.argument:
+            names = ", ".join(_OPERATORS)
+            msg = f"A Condition needs an argument name and an op out of {names}; got {self.op!r}."
+            raise ConfigurationError(msg)
+
+    def holds(self, arguments: Mapping[str, Any]) -> bool:
+        """Evaluate; an argument that is absent or not comparable counts as holding."""
+        if self.argument not in arguments:
+            return True
+        try:
+            return bool(_OPERATORS[self.op](arguments[self.argument], self.value))
+        except TypeError:
+            return True
+
+    def describe(self) -> JsonObject:
+        """Return the JSON form that goes into the policy digest."""
+        value = list(self.value) if isinstance(self.value, tuple | set) else self.value
+        return {"argument": self.argument, "op": self.op, "value": value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCondition:
+    """A callable condition, registered with a name and a version so that a digest covers it."""
+
+    name: str
+    version: str
+    test: Callable[[Mapping[str, Any]], bool] = field(compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a nameless one."""
+        if not self.name or not self.version:
+            msg = "A NamedCondition needs a name and a version; raise the version when it changes."
+            raise ConfigurationError(msg)
+
+    def holds(self, arguments: Mapping[str, Any]) -> bool:
+        """Evaluate the callable."""
+        return bool(self.test(arguments))
+
+    def describe(self) -> JsonObject:
+        """Return the JSON form that goes into the policy digest."""
+        return {"name": self.name, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRule:
+    """When a person must decide, and what they may decide.
+
+    Attributes:
+        name: Shown to the reviewer as the rule that matched.
+        reason: Shown to the reviewer.
+        when: Ask only if this holds; None asks always.
+        allowed: Decisions offered.
+        ttl: Seconds the request stays open; None uses the executor's.
+        quorum: Distinct reviewers needed.
+        roles: Roles a reviewer needs one of; empty for any reviewer.
+    """
+
+    name: str
+    reason: str = ""
+    when: Condition | NamedCondition | None = None
+    allowed: tuple[DecisionKind, ...] = DECISION_KINDS
+    ttl: float | None = None
+    quorum: int = 1
+    roles: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what would silently weaken the gate."""
+        unknown = [kind for kind in self.allowed if kind not in DECISION_KINDS]
+        if not self.allowed or unknown or len(set(self.allowed)) != len(self.allowed):
+            msg = (
+                f"ApprovalRule {self.name!r}: allowed must be some of "
+                f"{', '.join(DECISION_KINDS)}, each once; got {list(self.allowed)!r}."
+            )
+            raise ConfigurationError(msg)
+        if not self.name or self.quorum < 1 or (self.ttl is not None and self.ttl <= 0):
+            msg = f"ApprovalRule {self.name!r} needs a name, quorum >= 1 and a positive ttl."
+            raise ConfigurationError(msg)
+        if self.when is not None and not isinstance(self.when, Condition | NamedCondition):
+            msg = f"ApprovalRule {self.name!r}: when must be a Condition or NamedCondition."
+            raise ConfigurationError(msg)
+
+    def describe(self) -> JsonObject:
+        """Return the JSON form that goes into the policy digest."""
+        return {
+            "name": self.name,
+            "reason": self.reason,
+            "when": None if self.when is None else self.when.describe(),
+            "allowed": sorted(self.allowed),
+            "quorum": self.quorum,
+            "roles": sorted(self.roles),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often a failed call of a repeatable tool is tried, in LangGraph's terms (seconds)."""
+
+    max_attempts: int = 1
+    initial_interval: float = 0.5
+    backoff_factor: float = 2.0
+    max_interval: float = 30.0
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse fewer than one attempt."""
+        if self.max_attempts < 1 or self.initial_interval < 0 or self.backoff_factor < 1:
+            msg = "Retry needs max_attempts >= 1, initial_interval >= 0 and backoff_factor >= 1."
+            raise ConfigurationError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How often one tool may run; None means no limit of its own."""
+
+    per_turn: int | None = None
+    per_thread: int | None = None
+
+
+class ArgumentSchema(Protocol):
+    """What a tool accepts."""
+
+    @property
+    def json_schema(self) -> JsonObject:
+        """JSON schema of the arguments as the model sees them."""
+        ...
+
+    def validate(self, arguments: JsonObject) -> JsonObject:
+        """Return canonical arguments, or raise ToolArgsInvalid naming each fault."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool and its rules.
+
+    Attributes:
+        name: Exact name of the tool.
+        effects: Declared side effects.
+        approval: When a person must decide; None, said explicitly, means never.
+        timeout: Seconds per attempt.
+        retries: Only used for repeatable effects.
+        masks: Names of top-level arguments nobody but the tool may see.
+        limits: Limits of this tool alone.
+        version: Raise it when the tool's meaning changes.
+        once_per_run: A second call with the same arguments in a run gets the first result.
+    """
+
+    name: str
+    effects: Effects
+    approval: ApprovalRule | None
+    timeout: float = 30.0
+    retries: Retry = Retry()
+    masks: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    version: str = "1"
+    once_per_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        if not self.name:
+            msg = "A ToolSpec needs the tool's name."
+            raise ConfigurationError(msg)
+        if not isinstance(self.effects, Effects) or not (
+            self.approval is None or isinstance(self.approval, ApprovalRule)
+        ):
+            msg = f"ToolSpec {self.name!r}: effects must be Effects, approval an ApprovalRule or None."
+            raise ConfigurationError(msg)
+        if self.timeout <= 0:
+            msg = f"ToolSpec {self.name!r}: timeout must be positive seconds."
+            raise ConfigurationError(msg)
+        if self.effects.read_only and self.effects.destructive:
+            msg = f"ToolSpec {self.name!r} cannot be read_only and destructive at once."
+            raise ConfigurationError(msg)
+        if self.retries.max_attempts > 1 and not self.effects.repeatable:
+            msg = (
+                f"ToolSpec {self.name!r}: retries need effects that are read_only or idempotent, "
+                "else a retry could repeat the effect."
+            )
+            raise ConfigurationError(msg)
+
+    @property
+    def policy_digest(self) -> str:
+        """Digest of everything a reviewer's approval relies on."""
+        rule = None if self.approval is None else self.approval.describe()
+        facts = {"approval": rule, "masks": sorted(self.masks), "version": self.version}
+        return digest("policy/v1", facts)
+
+
+class Registry:
+    """All tools of one agent: specs and argument schemas, complete and closed.
+
+    Iterating yields the specs in the order given.
+    """
+
+    def __init__(
+        self, specs: Iterable[ToolSpec], schemas: Mapping[str, ArgumentSchema]
+    ) -> None:
+        """Match specs with schemas.
+
+        Raises:
+            ConfigurationError: A tool without a spec, a spec without a tool, a name twice, or a
+                mask or condition on an argument the tool does not have.
+        """
+        listed: Sequence[ToolSpec] = tuple(specs)
+        self._specs = {spec.name: spec for spec in listed}
+        self.schemas = dict(schemas)
+        if len(self._specs) != len(listed):
+            msg = "Two ToolSpecs have the same name; each tool has exactly one."
+            raise ConfigurationError(msg)
+        missing = sorted(self.schemas.keys() - self._specs.keys())
+        if missing:
+            msg = (
+                f"These tools have no ToolSpec: {', '.join(missing)}. Declare effects and approval "
+                "for each (in the template: src/agent/policies.py)."
+            )
+            raise ConfigurationError(msg)
+        unknown = sorted(self._specs.keys() - self.schemas.keys())
+        if unknown:
+            msg = (
+                f"These ToolSpecs name no tool: {', '.join(unknown)}. Tools are: "
+                f"{', '.join(sorted(self.schemas)) or 'none'} (names are exact, also in case)."
+            )
+            raise ConfigurationError(msg)
+        for spec in listed:
+            _check_names(spec, self.schemas[spec.name].json_schema)
+        self._digests = {
+            name: (
+                spec.policy_digest,
+                digest("schema/v1", self.schemas[name].json_schema),
+            )
+            for name, spec in self._specs.items()
+        }
+
+    def __iter__(self) -> Iterator[ToolSpec]:
+        """Iterate over the specs."""
+        return iter(self._specs.values())
+
+    def get(self, name: str) -> ToolSpec | None:
+        """Return the spec of exactly this name."""
+        return self._specs.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all tools, sorted."""
+        return tuple(sorted(self._specs))
+
+    def digests(self, name: str) -> tuple[str, str]:
+        """Return the policy digest and the schema digest of a tool."""
+        return self._digests[name]
+
+
+def _check_names(spec: ToolSpec, schema: JsonObject) -> None:
+    known = schema.get("properties", {})
+    named = set(spec.masks)
+    if spec.approval is not None and isinstance(spec.approval.when, Condition):
+        named.add(spec.approval.when.argument)
+    wrong = sorted(named - set(known))
+    if wrong:
+        msg = (
+            f"ToolSpec {spec.name!r} names arguments the tool does not have: {', '.join(wrong)}. "
+            f"It has: {', '.join(sorted(known)) or 'none'}."
+        )
+        raise ConfigurationError(msg)

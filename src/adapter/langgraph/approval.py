@@ -1,0 +1,291 @@
+"""LangGraphApproval: LangGraph's interrupt() as an approval port.
+
+A resume value is hostile until AnswerCheck accepted it inside ``response_schema``, before
+LangGraph saves it. This room knows how LangGraph pauses; it knows nothing of tools or policies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from time import time_ns
+from typing import Any, Literal
+
+from langgraph.errors import GraphInterrupt, is_invalid_resume
+from langgraph.types import Interrupt, interrupt
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from adapter.core.approvals import (
+    Answer,
+    AnswerCheck,
+    ApprovalDecision,
+    Question,
+    Refusal,
+    sign_decision,
+)
+from adapter.core.errors import ConfigurationError, InvalidAnswer, ToolUsageError
+from adapter.core.keys import KeyRing
+from adapter.core.signing import answer_digest, sealed_value
+from adapter.core.store import CallRow
+from adapter.core.types import JsonObject
+from adapter.langgraph.host import (
+    TaskAnswers,
+    configurable,
+    pause_id,
+    resume_map,
+    task_answers,
+    task_scratchpad,
+)
+
+__all__ = ["LangGraphApproval", "OnInvalid", "SignedAnswer"]
+
+OnInvalid = Literal["raise", "ask"]
+
+MAX_VOID_ANSWERS = 50
+"""Saved answers of one task that may turn out void before the question gives up."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Expected:
+    """What the validator needs to know of the open question; the only way in is a ContextVar."""
+
+    check: AnswerCheck
+    saved: bool
+    refused: str | None = None
+
+
+_expected: ContextVar[_Expected | None] = ContextVar("adapter_expected_answer", default=None)
+
+
+class SignedAnswer(BaseModel):
+    """A decision bound to one approval request and signed: what resumes a gated tool call."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, strict=True)
+
+    binding: str
+    decision: dict[str, Any]
+    kid: str
+    alg: str
+    mac: str
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def judge(cls, value: Any, _handler: Any) -> Any:
+        """Let AnswerCheck decide; anything it does not accept is an invalid resume."""
+        expected = _expected.get()
+        if expected is None:
+            msg = "no approval request is open here"
+            raise ValueError(msg)
+        try:
+            return expected.check.check(value, saved=expected.saved)
+        except InvalidAnswer as error:
+            expected.refused = answer_digest(value)
+            raise ValueError(error.message) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _core: Any, _handler: Any) -> dict[str, Any]:
+        """Return one constant schema; deriving it for every pause would cost more than the pause."""
+        return _SCHEMA
+
+
+_SCHEMA: dict[str, Any] = {
+    "title": "SignedAnswer",
+    "description": "A decision bound to one approval request and signed.",
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["binding", "decision", "kid", "alg", "mac"],
+    "properties": {
+        "binding": {"type": "string"},
+        "decision": {"type": "object"},
+        "kid": {"type": "string"},
+        "alg": {"type": "string"},
+        "mac": {"type": "string"},
+    },
+}
+
+
+@dataclass(slots=True)
+class _Task:
+    """One run of one task: its gated calls go one at a time, and only one of them pauses."""
+
+    scratchpad: Any
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    paused: bool = False
+
+
+class LangGraphApproval:
+    """An approval port that pauses the graph and reads signed resume values.
+
+    With ``key=None`` the keys are random and the run resumes in this process only.
+    """
+
+    def __init__(
+        self,
+        key: bytes | KeyRing | None = None,
+        *,
+        on_invalid: OnInvalid = "raise",
+        reviewer: str = "local",
+        clock: Callable[[], int] = lambda: time_ns() // 1_000_000,
+    ) -> None:
+        """Take the keys.
+
+        Args:
+            key: A key ring, a shared secret of 16 or more bytes, or None.
+            on_invalid: What a bad answer does: ``raise`` LangGraph's invalid resume, or ``ask``
+                the same question again under the same id.
+            reviewer: Name put into answers signed here that name nobody.
+            clock: Milliseconds since the epoch.
+
+        Raises:
+            ConfigurationError: The secret is short or a placeholder.
+        """
+        if on_invalid not in ("raise", "ask"):
+            msg = f"on_invalid (ADAPTER_ON_INVALID) is 'raise' or 'ask', not {on_invalid!r}."
+            raise ConfigurationError(msg)
+        self.keys = _ring(key)
+        self._ask_again = on_invalid == "ask"
+        self._reviewer = reviewer
+        self._clock = clock
+        self._tasks: OrderedDict[int, _Task] = OrderedDict()
+
+    def resume_value(self, interrupt: Any, decision: ApprovalDecision) -> JsonObject:
+        """Sign an answer to a pending interrupt.
+
+        Args:
+            interrupt: The interrupt, as an object or as langgraph_sdk's dict.
+            decision: What was decided.
+
+        Returns:
+            The value for ``Command(resume={interrupt.id: value})``.
+
+        Raises:
+            InvalidAnswer: The interrupt carries no valid seal of these keys.
+        """
+        value = interrupt.get("value") if isinstance(interrupt, dict) else interrupt.value
+        return sign_decision(
+            self.keys, value, decision, decided_at=self._clock(), reviewer=self._reviewer
+        )
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Let the gated calls of one task go one at a time; after a pause, none."""
+        task = self._task()
+        async with task.lock:
+            if task.paused:
+                # Another call of this task holds the one pending question; this one asks in a
+                # later run, in the same order.
+                raise GraphInterrupt
+            try:
+                yield
+            except GraphInterrupt:
+                task.paused = True
+                raise
+
+    def position(self) -> tuple[int, str | None]:
+        """Return how many questions this task asked, and the id of its next pause."""
+        answers = task_answers(configurable())
+        return answers.asked, pause_id(answers.namespace, answers.asked)
+
+    def answers_now(self, row: CallRow) -> bool:
+        """Tell whether this run answers the row's question by its id."""
+        return row.interrupt_id is not None and row.interrupt_id in resume_map(configurable())
+
+    def revisit(self, row: CallRow) -> None:
+        """Take the saved answer of a question whose call is over already."""
+        answers = task_answers(configurable())
+        if row.request is not None and answers.asked < answers.saved:
+            interrupt(None)
+
+    async def decide(
+        self, question: Question, refused: Callable[[Refusal], Awaitable[bool]]
+    ) -> Answer:
+        """Pause until a signed answer is there, and return it.
+
+        Args:
+            question: What is asked.
+            refused: Told of every answer that does not count.
+
+        Raises:
+            GraphInterrupt: There is no answer yet, or a bad one in mode ``ask``.
+            ValidationError: A bad answer in mode ``raise``; nothing was saved.
+            ToolUsageError: Nothing can pause here: no checkpointer.
+        """
+        value = sealed_value(self.keys, question.binding, question.request)
+        for _ in range(MAX_VOID_ANSWERS):
+            conf = configurable()
+            answers = _pausable(conf)
+            here = pause_id(answers.namespace, answers.asked)
+            answer = await self._once(question, value, answers, here, refused)
+            if not answer.void:
+                return replace(answer, interrupt_id=here)
+            await refused(_refusal(answer.digest, "saved"))
+        msg = "This task has too many saved answers that do not count; fork the thread."
+        raise ToolUsageError(msg)
+
+    async def _once(
+        self,
+        question: Question,
+        value: JsonObject,
+        answers: TaskAnswers,
+        here: str,
+        refused: Callable[[Refusal], Awaitable[bool]],
+    ) -> Answer:
+        delivery = answers.delivery
+        expected = _Expected(check=question.check, saved=delivery == "saved")
+        token = _expected.set(expected)
+        try:
+            return interrupt(value, response_schema=SignedAnswer)  # type: ignore[return-value]
+        except ValidationError as error:
+            if not is_invalid_resume(error):
+                raise
+            refusal = _refusal(expected.refused or "", "keyed" if delivery == "keyed" else "bare")
+            new = await refused(refusal)
+            if not self._ask_again:
+                raise
+            if new or delivery == "keyed":
+                value = {**value, "refused": {"code": refusal.code, "message": refusal.message}}
+            again = Interrupt(value, id=here, response_schema=_SCHEMA)
+            raise GraphInterrupt((again,)) from None
+        finally:
+            _expected.reset(token)
+
+    def _task(self) -> _Task:
+        conf = configurable()
+        pad = task_scratchpad(conf)
+        if pad is None:
+            msg = "LangGraphApproval works inside a running LangGraph task only."
+            raise ToolUsageError(msg)
+        known = self._tasks.get(id(pad))
+        if known is None or known.scratchpad is not pad:
+            known = self._tasks[id(pad)] = _Task(pad)
+            while len(self._tasks) > _REMEMBERED:
+                self._tasks.popitem(last=False)
+        return known
+
+
+_REMEMBERED = 4096
+
+
+def _pausable(conf: Any) -> TaskAnswers:
+    try:
+        return task_answers(conf)
+    except KeyError as error:
+        msg = "LangGraphApproval works inside a running LangGraph task only."
+        raise ToolUsageError(msg) from error
+
+
+def _refusal(digest: str, delivery: Literal["keyed", "bare", "saved"]) -> Refusal:
+    error = InvalidAnswer(
+        "The last answer did not count: it was not a valid signed answer to this request."
+    )
+    return Refusal(code=error.code, message=error.message, digest=digest, delivery=delivery)
+
+
+def _ring(key: bytes | KeyRing | None) -> KeyRing:
+    if isinstance(key, KeyRing):
+        return key
+    return KeyRing.random() if key is None else KeyRing.from_secret(key)

@@ -1,0 +1,76 @@
+"""One way for synchronous front ends to drive the asynchronous core.
+
+A background event loop, shared by the process, runs the core's coroutines; the calling thread
+waits. So no loop is written twice, and it works whether or not the caller runs in a loop itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+__all__ = ["run_sync"]
+
+T = TypeVar("T")
+
+
+class _Background:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None or self._loop.is_closed():
+                loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=loop.run_forever, name="adapter-sync-bridge", daemon=True
+                ).start()
+                self._loop = loop
+            return self._loop
+
+
+_background = _Background()
+
+
+def run_sync(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of the core to its end and return its result.
+
+    Args:
+        work: The coroutine; it sees a copy of the caller's context.
+
+    Returns:
+        Its result, or raises what it raises.
+    """
+    loop = _background.loop()
+    done: Future[T] = Future()
+    context = contextvars.copy_context()
+    tasks: list[asyncio.Task[T]] = []
+
+    def start() -> None:
+        task = loop.create_task(work, context=context)
+        tasks.append(task)
+        task.add_done_callback(lambda ended: _hand_over(ended, done))
+
+    loop.call_soon_threadsafe(start)
+    try:
+        return done.result()
+    except BaseException:
+        # Ctrl-C in the waiting thread: the work is told, and settles what it has claimed.
+        if not done.done():
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        raise
+
+
+def _hand_over(ended: asyncio.Task[T], done: Future[T]) -> None:
+    if ended.cancelled():
+        done.cancel()
+        done.set_running_or_notify_cancel()
+    elif (error := ended.exception()) is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(ended.result())

@@ -1,0 +1,220 @@
+"""LangChain tools seen by the executor: their schemas, and one invocation under its fence.
+
+The only room that calls a tool. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, get_type_hints
+
+from langchain_core.tools import BaseTool
+from langchain_core.tools.base import _is_injected_arg_type
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from pydantic import BaseModel, ConfigDict
+
+from adapter.core.errors import ConfigurationError, ToolUsageError
+from adapter.core.invoke import Fence
+from adapter.core.spec import Registry, ToolSpec
+from adapter.core.types import JsonObject, JsonValue
+from adapter.core.validation import PydanticSchema
+from adapter.langgraph import results
+
+__all__ = ["ToolInvocation", "registry_of"]
+
+
+def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registry:
+    """Match LangChain tools with their specs.
+
+    Args:
+        tools: Every tool of the agent.
+        specs: One for each.
+
+    Raises:
+        ConfigurationError: A tool without a spec, a spec without a tool, or a tool whose
+            arguments could be validated otherwise than they are shown.
+    """
+    schemas = {}
+    for tool in tools:
+        if tool.name in schemas:
+            msg = f"Two tools are named {tool.name!r}; names must differ."
+            raise ConfigurationError(msg)
+        schemas[tool.name] = _schema(tool)
+    return Registry(specs, schemas)
+
+
+def _schema(tool: BaseTool) -> PydanticSchema:
+    shown = tool.tool_call_schema
+    full = tool.args_schema
+    if not (inspect.isclass(shown) and issubclass(shown, BaseModel)):
+        msg = (
+            f"Tool {tool.name!r} describes its arguments by a plain JSON schema; give it a "
+            "pydantic args_schema, so that they can be validated strictly."
+        )
+        raise ConfigurationError(msg)
+    renamed = [
+        name
+        for name, field in shown.model_fields.items()
+        if field.alias not in (None, name) or field.validation_alias not in (None, name)
+    ]
+    if renamed:
+        msg = (
+            f"Tool {tool.name!r} renames arguments by aliases ({', '.join(renamed)}): what the "
+            "model is shown and what the tool accepts would differ. Remove the aliases."
+        )
+        raise ConfigurationError(msg)
+    json_schema = shown.model_json_schema()
+    same = (
+        inspect.isclass(full)
+        and issubclass(full, BaseModel)
+        and full.model_fields.keys() == shown.model_fields.keys()
+    )
+    # The tool's own model has its validators; the shown one is a subset without them.
+    return PydanticSchema(full if same else shown, json_schema)  # type: ignore[arg-type]
+
+
+def _injected(tool: BaseTool) -> frozenset[str]:
+    """Return names of arguments the host fills in, which no signature covers."""
+    inner = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run  # noqa: SLF001
+    hints = dict(get_type_hints(inner, include_extras=True))
+    schema = tool.get_input_schema()
+    hints |= {name: field.annotation for name, field in schema.model_fields.items()}
+    names = {name for name, hint in hints.items() if _is_injected_arg_type(hint)}
+    shown = tool.tool_call_schema
+    if inspect.isclass(shown) and issubclass(shown, BaseModel):
+        names |= schema.model_fields.keys() - shown.model_fields.keys()
+    return frozenset(names | {"runtime"})
+
+
+class _Fenced(BaseTool):
+    """A tool that passes its fence before it runs: once, with the claimed arguments only."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    inner: BaseTool
+    fence: Fence
+    injected: frozenset[str]
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+        self._enter(input)
+        try:
+            return self.inner.invoke(input, config, **kwargs)
+        except BaseException as error:
+            self.fence.saw(error)
+            raise
+
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+        self._enter(input)
+        try:
+            return await self.inner.ainvoke(input, config, **kwargs)
+        except BaseException as error:
+            self.fence.saw(error)
+            raise
+
+    def _enter(self, call: Any) -> None:
+        arguments = call.get("args") if isinstance(call, dict) else None
+        if not isinstance(arguments, dict):
+            msg = "A governed tool is invoked with a tool call only."
+            raise ToolUsageError(msg)
+        self.fence.consume({k: v for k, v in arguments.items() if k not in self.injected})
+
+    def _run(self, *_args: Any, **_kwargs: Any) -> Any:
+        msg = "A governed tool is invoked with a tool call only."
+        raise ToolUsageError(msg)
+
+
+class ToolInvocation:
+    """One call's way to its tool, for ToolNode's wrappers."""
+
+    def __init__(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Any],
+        *,
+        threaded: bool,
+    ) -> None:
+        """Take the request and the handler that runs it.
+
+        Args:
+            request: As ToolNode gives it.
+            handler: ToolNode's, or the next wrapper's.
+            threaded: The handler is synchronous and goes to a worker thread.
+        """
+        self._request = request
+        self._handler = handler
+        self._threaded = threaded
+        self._id: str = request.tool_call["id"] or ""
+        self._name: str = request.tool_call["name"]
+
+    @property
+    def cancellable(self) -> bool:
+        """A coroutine can be stopped, a thread cannot."""
+        tool = self._request.tool
+        if self._threaded or tool is None:
+            return False
+        return bool(getattr(tool, "coroutine", None)) or (
+            type(tool)._arun is not BaseTool._arun and not hasattr(tool, "func")  # noqa: SLF001
+        )
+
+    def invoke(self, arguments: JsonObject, fence: Fence | None) -> Awaitable[Any]:
+        """Run the tool with these arguments, through the fence if there is one."""
+        request = self._request
+        changes: dict[str, Any] = {}
+        if arguments != request.tool_call["args"]:
+            changes["tool_call"] = {**request.tool_call, "args": arguments}
+        if fence is not None and request.tool is not None:
+            changes["tool"] = _Fenced.model_construct(
+                name=request.tool.name,
+                description=request.tool.description,
+                args_schema=request.tool.args_schema,
+                return_direct=request.tool.return_direct,
+                response_format=request.tool.response_format,
+                inner=request.tool,
+                fence=fence,
+                injected=_known_injected(request.tool),
+            )
+        return self._checked(request.override(**changes) if changes else request)
+
+    async def _checked(self, request: ToolCallRequest) -> Any:
+        if self._threaded:
+            result = await asyncio.to_thread(self._handler, request)
+        else:
+            result = await self._handler(request)
+        if not results.belongs(result, self._id):
+            msg = "the tool returned a result for another tool call"
+            raise ValueError(msg)
+        return result
+
+    def is_pause(self, error: BaseException) -> bool:
+        """Whether LangGraph is pausing, jumping or refusing a resume, and not failing."""
+        return isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
+
+    def failed(self, result: Any) -> bool:
+        """Whether the result is an error message."""
+        return results.is_error(result)
+
+    def record(self, result: Any) -> JsonValue:
+        """Return the journal's form."""
+        return results.to_record(result)
+
+    def replay(self, recorded: JsonValue) -> Any:
+        """Return the message or command again."""
+        return results.from_record(recorded)
+
+    def responded(self, text: str) -> Any:
+        """Return the reviewer's text as the tool's result."""
+        return results.text_message(text, self._id, self._name)
+
+
+_INJECTED: dict[int, tuple[BaseTool, frozenset[str]]] = {}
+
+
+def _known_injected(tool: BaseTool) -> frozenset[str]:
+    """Look each tool's signature up once."""
+    known = _INJECTED.get(id(tool))
+    if known is None or known[0] is not tool:
+        known = _INJECTED[id(tool)] = (tool, _injected(tool))
+    return known[1]

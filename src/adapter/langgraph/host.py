@@ -1,0 +1,102 @@
+"""What the adapter reads of LangGraph's internals, in one place, under a version test.
+
+Everything here is about one running task: which answers it has, how they came, how many
+questions it asked. Nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.config import get_config
+from langgraph.types import Interrupt
+
+__all__ = ["TaskAnswers", "pause_id", "resume_map", "task_answers", "task_scratchpad"]
+
+_RESUME_MAP = "__pregel_resume_map"
+_SCRATCHPAD = "__pregel_scratchpad"
+_NAMESPACE = "checkpoint_ns"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAnswers:
+    """The answers one task has at this moment.
+
+    Attributes:
+        asked: How many questions the task asked before now.
+        saved: How many answers come from the checkpoint.
+        keyed: How many answers there are with this run's own, addressed by id.
+        bare: Whether an unaddressed answer waits for the next question.
+        namespace: The task's checkpoint namespace.
+    """
+
+    asked: int
+    saved: int
+    keyed: int
+    bare: bool
+    namespace: str
+
+    @property
+    def delivery(self) -> str | None:
+        """How the next question's answer will come: saved, keyed, bare, or not at all."""
+        if self.asked < self.saved:
+            return "saved"
+        if self.asked < self.keyed:
+            return "keyed"
+        return "bare" if self.bare else None
+
+
+def configurable() -> Mapping[str, Any]:
+    """Return the configurable part of the running task's config."""
+    return get_config().get("configurable", {})
+
+
+def resume_map(conf: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return this run's answers by interrupt id; empty when it brings none by id."""
+    found = conf.get(_RESUME_MAP)
+    return found if isinstance(found, Mapping) else {}
+
+
+def task_scratchpad(conf: Mapping[str, Any]) -> Any:
+    """Return LangGraph's notes on the running task, or None outside a task."""
+    return conf.get(_SCRATCHPAD)
+
+
+def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
+    """Read the running task's answers without taking any.
+
+    Raises:
+        KeyError: Outside a task.
+    """
+    pad = conf[_SCRATCHPAD]
+    namespace = str(conf.get(_NAMESPACE, ""))
+    given = resume_map(conf)
+    have = len(pad.resume)
+    saved = have
+    if have and given and (
+        pause_id(namespace, have - 1) in given or pause_id(namespace, 0) in given
+    ):
+        saved = have - 1
+    return TaskAnswers(
+        asked=_count(pad.interrupt_counter),
+        saved=saved,
+        keyed=have,
+        bare=pad.get_null_resume(False) is not None,
+        namespace=namespace,
+    )
+
+
+def pause_id(namespace: str, answered: int) -> str:
+    """Return the id LangGraph gives a task's pause after so many answers."""
+    return Interrupt.from_ns(None, f"{namespace}|{answered}" if answered else namespace).id
+
+
+def _count(counter: Any) -> int:
+    """Return a LazyAtomicCounter's next value without advancing it."""
+    step = counter._counter  # noqa: SLF001 - no public way to look without counting
+    if step is None:
+        return 0
+    # itertools.count shows its next value in its repr only; copying it is deprecated.
+    return int(repr(step.__self__).removeprefix("count(").removesuffix(")"))

@@ -1,0 +1,158 @@
+"""Results on their way between LangChain's messages and the journal's JSON.
+
+Only JSON crosses a store. A result that belongs to another call, or that could not be given back
+the same, is refused before it enters the graph's state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
+from langchain_core.messages.base import message_to_dict
+from langchain_core.messages.utils import messages_from_dict
+from langgraph.types import Command
+
+from adapter.core.canonical import canonical_bytes
+from adapter.core.errors import AdapterError, ToolUsageError
+
+__all__ = ["belongs", "error_message", "from_record", "is_error", "result_messages", "text_message", "to_record"]
+
+_MESSAGES = "messages"
+
+
+def error_message(error: AdapterError, call_id: str, name: str) -> ToolMessage:
+    """Return the error ToolMessage of one call: ``{"error": {"kind", "message"}}``."""
+    content = json.dumps({"error": {"kind": error.kind, "message": error.message}})
+    return ToolMessage(content, tool_call_id=call_id, name=name, status="error")
+
+
+def text_message(text: str, call_id: str, name: str) -> ToolMessage:
+    """Return a plain ToolMessage."""
+    return ToolMessage(text, tool_call_id=call_id, name=name)
+
+
+def belongs(result: Any, call_id: str) -> bool:
+    """Tell whether a result carries no other call's id."""
+    return all(message.tool_call_id == call_id for message in _tool_messages(result))
+
+
+def is_error(result: Any) -> bool:
+    """Tell whether a result reports an error."""
+    return any(message.status == "error" for message in _tool_messages(result))
+
+
+def _tool_messages(result: Any) -> Iterable[ToolMessage]:
+    if isinstance(result, ToolMessage):
+        yield result
+    elif isinstance(result, list):
+        for item in result:
+            yield from _tool_messages(item)
+    elif isinstance(result, Command):
+        update = result.update
+        found = update.get(_MESSAGES, []) if isinstance(update, dict) else update
+        if isinstance(found, list):
+            for message in convert_to_messages(found):
+                if isinstance(message, ToolMessage):
+                    yield message
+
+
+def to_record(result: Any) -> Any:
+    """Return the JSON form of a tool's result.
+
+    Args:
+        result: ToolMessage, Command, or a list of these.
+
+    Raises:
+        ToolUsageError: It cannot be kept and given back: a state update that is no JSON, a Send.
+    """
+    try:
+        record = _recorded(result)
+        canonical_bytes(record)
+    except (TypeError, ValueError, UnicodeEncodeError) as error:
+        msg = (
+            "The tool's result cannot be kept in the journal: results and state updates of "
+            "governed tools must be JSON. The call is not run again."
+        )
+        raise ToolUsageError(msg) from error
+    return record
+
+
+def _recorded(result: Any) -> Any:
+    if isinstance(result, ToolMessage):
+        return {"message": _message(result)}
+    if isinstance(result, list):
+        return {"list": [_recorded(item) for item in result]}
+    if isinstance(result, Command) and not result.resume:
+        goto = [result.goto] if isinstance(result.goto, str) else list(result.goto)
+        if not all(isinstance(name, str) for name in goto):
+            msg = "a Send has no JSON form"
+            raise TypeError(msg)
+        return {"command": {"update": _update(result.update), "goto": goto, "graph": result.graph}}
+    msg = f"{type(result).__name__} has no JSON form"
+    raise TypeError(msg)
+
+
+def _update(update: Any) -> Any:
+    if isinstance(update, dict):
+        return {
+            "keys": {key: value for key, value in update.items() if key != _MESSAGES},
+            "messages": _listed(update.get(_MESSAGES)),
+        }
+    if update is None:
+        return None
+    return {"messages": _listed(update), "keys": None}
+
+
+def _listed(messages: Any) -> Any:
+    if messages is None:
+        return None
+    return [_message(message) for message in convert_to_messages(messages)]
+
+
+def _message(message: BaseMessage) -> Any:
+    made = message_to_dict(message)
+    if isinstance(message, ToolMessage):
+        try:
+            canonical_bytes(made["data"].get("artifact"))
+        except (TypeError, ValueError, UnicodeEncodeError):
+            # Never sent to the model, often an object: the content is what must come back.
+            made["data"]["artifact"] = None
+    return made
+
+
+def from_record(record: Any) -> Any:
+    """Return the result a record was made from.
+
+    Raises:
+        ToolUsageError: Not a record of this module.
+    """
+    if isinstance(record, dict):
+        if "message" in record:
+            return messages_from_dict([record["message"]])[0]
+        if "list" in record:
+            return [from_record(item) for item in record["list"]]
+        if "command" in record:
+            return _command(record["command"])
+    msg = "The journal holds a result that this version cannot read."
+    raise ToolUsageError(msg)
+
+
+def _command(made: dict[str, Any]) -> Command[Any]:
+    update: Any = made["update"]
+    if update is not None:
+        messages = None if update["messages"] is None else messages_from_dict(update["messages"])
+        if update["keys"] is None:
+            update = messages
+        else:
+            update = dict(update["keys"])
+            if messages is not None:
+                update[_MESSAGES] = messages
+    return Command(update=update, goto=made["goto"], graph=made["graph"])
+
+
+def result_messages(record: Any) -> list[ToolMessage]:
+    """Return the ToolMessages a record holds, for repairing a history."""
+    return list(_tool_messages(from_record(record)))

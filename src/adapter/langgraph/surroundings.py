@@ -1,0 +1,49 @@
+"""Where a call stands, read from LangGraph's runtime: thread, task, run, user.
+
+Only fields the server fills in and a client cannot spoof are read for identity.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from adapter.core.types import CallContext, Place
+from adapter.langgraph.host import configurable
+
+__all__ = ["surroundings"]
+
+
+def surroundings(
+    runtime: Any, turn_id: str, *, ids: Callable[[], str] = lambda: uuid.uuid4().hex
+) -> CallContext:
+    """Return the context of what runs here.
+
+    Args:
+        runtime: LangGraph's Runtime or ToolRuntime.
+        turn_id: Id of the newest human message.
+        ids: Source of a token for a run that has no id of its own.
+    """
+    info = getattr(runtime, "execution_info", None)
+    conf = configurable()
+    run = getattr(info, "run_id", None) or conf.get("run_id")
+    saved = getattr(info, "thread_id", None)
+    thread = saved if saved is not None else conf.get("thread_id")
+    token = str(run) if run else f"attempt-{ids()}"
+    # Without a thread nothing is shared with any other run, counters included.
+    thread_id = str(thread) if thread is not None else f"run:{token}"
+    server = getattr(runtime, "server_info", None)
+    user = getattr(getattr(server, "user", None), "identity", None)
+    return CallContext(
+        place=Place(
+            thread_id=thread_id,
+            checkpoint_ns=str(getattr(info, "checkpoint_ns", "") or ""),
+            task_id=str(getattr(info, "task_id", "") or ""),
+            turn_id=turn_id,
+            durable=saved is not None,
+        ),
+        run_id=str(run) if run else thread_id,
+        run_token=token,
+        user=None if user is None else str(user),
+    )

@@ -1,0 +1,281 @@
+"""What happens around each model call: history repaired, budget charged, batch admitted.
+
+Runs inside wrap_model_call, outside of which no step is added to the graph. Calls are never run
+here and never approved here: that happens where each call runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Command
+
+from adapter.core.audit import Subject
+from adapter.core.budgets import exceeded
+from adapter.core.errors import ConfigurationError, ModelVisibleError
+from adapter.core.executor import Executor
+from adapter.core.store import CallRow, StoredEvent, Turn
+from adapter.core.types import CallContext, CallStatus
+from adapter.langgraph import history, results
+from adapter.langgraph.surroundings import surroundings
+
+__all__ = ["ModelTurn"]
+
+RECENT = 50
+"""Audit entries kept in the graph's state for clients."""
+
+CLOSING = (
+    "I have used up what I may do in one turn before finishing this request. Please narrow it "
+    "down, or tell me to go on."
+)
+UNKNOWN = (
+    "The outcome of this call is unknown: it was started and may have had its effect. Do not "
+    "repeat it; tell the user."
+)
+NOT_EXECUTED = "Not executed: the conversation went on before this call ran."
+
+_RANK = {
+    CallStatus.SUCCEEDED: 0,
+    CallStatus.RESPONDED: 1,
+    CallStatus.FAILED: 2,
+    CallStatus.IN_DOUBT: 3,
+    CallStatus.CLAIMED: 4,
+    CallStatus.SUSPENDED: 5,
+    CallStatus.DENIED: 6,
+    CallStatus.EXPIRED: 7,
+}
+
+Handler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTurn:
+    """One model call under governance."""
+
+    executor: Executor
+
+    async def call(self, request: ModelRequest[Any], handler: Handler) -> Any:
+        """Repair, charge, call the model, admit what it proposes.
+
+        Returns:
+            The response, with error messages for calls that will not run and the state update
+            for clients.
+        """
+        self._offered(request.tools)
+        messages, mended = await self._mended(request)
+        if mended:
+            request = request.override(messages=messages)
+        made: list[BaseMessage] = []
+        response: ModelResponse[Any] | None = None
+        while True:
+            ctx = surroundings(request.runtime, history.turn_of(messages))
+            turn = await self._charged(ctx)
+            if turn.exceeded is not None:
+                made.append(AIMessage(CLOSING))
+                break
+            response = _plain(await handler(request))
+            added = await self._admitted(response.result, ctx, turn)
+            made.extend(added)
+            newest = history.last_ai(added)[1]
+            if newest is None or newest.tool_calls or not newest.invalid_tool_calls:
+                break
+            # Only unreadable calls: LangGraph would end here, so the model is asked again now.
+            messages = [*messages, *added]
+            request = request.override(messages=messages)
+        result: list[BaseMessage] = made
+        if mended:
+            result = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *request_history(request, made), *made]
+        structured = None if response is None else response.structured_response
+        return ExtendedModelResponse(
+            model_response=ModelResponse(result=result, structured_response=structured),
+            command=Command(update=self._shown(ctx, turn)),
+        )
+
+    def _offered(self, tools: Sequence[Any]) -> None:
+        unknown = sorted(
+            tool.name
+            for tool in tools
+            if isinstance(tool, BaseTool) and self.executor.registry.get(tool.name) is None
+        )
+        if unknown:
+            msg = (
+                f"These tools of the agent have no ToolSpec: {', '.join(unknown)}. Give the "
+                "registry one for each (in the template: src/agent/policies.py)."
+            )
+            raise ConfigurationError(msg)
+
+    async def _charged(self, ctx: CallContext) -> Turn:
+        budgets = self.executor.budgets
+        return await self.executor.store.charge(
+            budgets.model_call(ctx.place),
+            show=(budgets.turn_tools(ctx.place), budgets.thread_total(ctx.place)),
+            recent=(ctx.thread_id, ctx.place.turn_id, RECENT),
+        )
+
+    def _shown(self, ctx: CallContext, turn: Turn) -> dict[str, Any]:
+        total = turn.used.get(self.executor.budgets.thread_total(ctx.place), 0)
+        return {
+            "audit_log": [_entry(event) for event in turn.recent],
+            "total_tool_calls": total,
+            "turn_id": ctx.place.turn_id,
+        }
+
+    async def _mended(self, request: ModelRequest[Any]) -> tuple[list[BaseMessage], bool]:
+        """Give every call that was left without a result one, from the journal if it has it."""
+        messages = list(request.messages)
+        gaps = history.unanswered(messages)
+        if not gaps:
+            return messages, False
+        ctx = surroundings(request.runtime, history.turn_of(messages))
+        found = {gap.index: await self._results(gap, ctx) for gap in gaps}
+        return history.repaired(messages, found), True
+
+    async def _results(self, gap: history.Unanswered, ctx: CallContext) -> list[ToolMessage]:
+        rows: dict[str, list[CallRow]] = {}
+        for row in await self.executor.store.of_message(ctx.thread_id, gap.message.id or ""):
+            rows.setdefault(row.tool_call_id, []).append(row)
+        made = []
+        for call_id, name in gap.calls:
+            mine = rows.get(call_id, [])
+            await self._overtake(mine, ctx)
+            best = min(mine, key=lambda row: _RANK.get(row.status, 9), default=None)
+            made.append(_outcome(best, call_id, name))
+        return made
+
+    async def _overtake(self, rows: Sequence[CallRow], ctx: CallContext) -> None:
+        for row in rows:
+            if row.status in (CallStatus.REQUESTED, CallStatus.APPROVED):
+                subject = Subject(
+                    tool=row.tool,
+                    call_id=row.tool_call_id,
+                    key=row.key,
+                    arguments_digest=row.arguments_digest,
+                )
+                event = self.executor.audit.event(
+                    "void", ctx, subject, once=True, reason="overtaken by a later message"
+                )
+                await self.executor.journal.close(
+                    ctx, subject, CallStatus.VOID, None, events=[event]
+                )
+
+    async def _admitted(
+        self, result: Sequence[BaseMessage], ctx: CallContext, turn: Turn
+    ) -> list[BaseMessage]:
+        """Return the model's messages, followed by an error for each call that will not run."""
+        made = list(result)
+        index, message = history.last_ai(made)
+        if message is None or not (message.tool_calls or message.invalid_tool_calls):
+            return made
+        answered = history.answered_ids(made, index)
+        if message.id is None:
+            message = message.model_copy(update={"id": f"ai-{self.executor.journal.ids()}"})
+        batch = history.batch_of(message, answered)
+        made[index] = message = history.with_ids(message)
+        if not batch.calls and not batch.unparsable:
+            return made
+        ctx = replace(ctx, metadata={"message_id": message.id or ""})
+        await self._proposed(batch, ctx, message.id or "")
+        faults = dict(self.executor.admit(batch).faults)
+        ended = not faults and self._last(ctx, turn)
+        if ended:
+            spent = exceeded(ended)
+            faults = {call.id: spent for call in batch.calls}
+        if not faults:
+            return made
+        names = {call.id: call.name for call in batch.calls} | dict(batch.unparsable)
+        await self.executor.refuse(faults, names, ctx)
+        made.extend(_errors(faults, names))
+        if ended:
+            made.append(AIMessage(CLOSING))
+        return made
+
+    def _last(self, ctx: CallContext, turn: Turn) -> str:
+        """Return the scope that leaves no room for the calls just proposed, or nothing."""
+        budgets = self.executor.budgets
+        (calls,) = budgets.model_call(ctx.place)
+        if turn.used.get(calls.scope, 0) >= budgets.model_calls_per_turn:
+            return calls.scope
+        tools = budgets.turn_tools(ctx.place)
+        if turn.used.get(tools, 0) >= budgets.tool_calls_per_turn:
+            return tools
+        return ""
+
+    async def _proposed(self, batch: Any, ctx: CallContext, message_id: str) -> None:
+        registry = self.executor.registry
+        events = [
+            self.executor.audit.event(
+                "proposed",
+                ctx,
+                Subject(
+                    tool=call.name, call_id=call.id, key=message_id, spec=registry.get(call.name)
+                ),
+                part=f"{call.id}:{number}",
+                arguments=call.arguments if isinstance(call.arguments, dict) else {},
+            )
+            for number, call in enumerate(batch.calls)
+        ]
+        events += [
+            self.executor.audit.event(
+                "proposed", ctx, Subject(tool=name, call_id=call_id, key=message_id), part=call_id
+            )
+            for call_id, name in batch.unparsable
+        ]
+        await self.executor.store.append(events)
+
+
+def request_history(
+    request: ModelRequest[Any], made: Sequence[BaseMessage]
+) -> list[BaseMessage]:
+    """Return the mended history without what this model call itself added."""
+    own = {id(message) for message in made}
+    return [message for message in request.messages if id(message) not in own]
+
+
+def _plain(response: Any) -> ModelResponse[Any]:
+    if isinstance(response, AIMessage):
+        return ModelResponse(result=[response])
+    if isinstance(response, ExtendedModelResponse):
+        return response.model_response
+    return response  # type: ignore[no-any-return]
+
+
+def _errors(
+    faults: dict[str, ModelVisibleError], names: dict[str, str]
+) -> list[ToolMessage]:
+    return [
+        results.error_message(error, call_id, names.get(call_id, ""))
+        for call_id, error in faults.items()
+    ]
+
+
+def _outcome(row: CallRow | None, call_id: str, name: str) -> ToolMessage:
+    if row is not None and isinstance(row.outcome, dict):
+        recorded = row.outcome
+        if isinstance(recorded.get("error"), dict):
+            content = json.dumps({"error": recorded["error"]})
+            return ToolMessage(content, tool_call_id=call_id, name=name, status="error")
+        for message in results.result_messages(recorded.get("result")):
+            if message.tool_call_id == call_id:
+                return message
+    doubtful = (CallStatus.CLAIMED, CallStatus.SUSPENDED, CallStatus.IN_DOUBT)
+    unknown = row is not None and row.status in doubtful
+    error = {
+        "kind": "CallInDoubt" if unknown else "NotExecuted",
+        "message": UNKNOWN if unknown else NOT_EXECUTED,
+    }
+    return ToolMessage(
+        json.dumps({"error": error}), tool_call_id=call_id, name=name, status="error"
+    )
+
+
+def _entry(event: StoredEvent) -> dict[str, Any]:
+    body = json.loads(event.line)["body"]
+    kept = ("kind", "tool", "call_id", "at", "data")
+    return {"seq": event.seq, **{name: body[name] for name in kept}}

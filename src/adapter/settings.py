@@ -1,0 +1,269 @@
+"""AdapterSettings: the one reader of the environment for the library's front ends.
+
+The command line, the client and the template build their settings here, and pass values on. This
+room reads names and checks them; it opens no key file, no database and no connection.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from dotenv import dotenv_values
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from typing_extensions import override
+
+from adapter.core.errors import ConfigurationError
+
+__all__ = ["AdapterSettings"]
+
+_OWNED_PREFIXES: Final = ("ADAPTER_", "AGENT_")
+_TEMPLATE_NAMES: Final = ("AGENT_DATABASE", "AGENT_MODEL", "AGENT_TOOL_DELAY_MS")
+_PLATFORM_NAMES: Final = ("LANGSMITH_LANGGRAPH_API_VARIANT", "LANGGRAPH_API_URL")
+_DAY: Final = 86_400.0
+_PLACEHOLDER: Final = re.compile(
+    r"change[-_ ]?(?:me|this)|replace[-_ ]?(?:me|this)|<[^>]*>|(?:^|/)path/to/|^your[-_ ]",
+    re.IGNORECASE,
+)
+# Said instead of pydantic's own text, which names a rule but not its cure.
+_CURES: Final[Mapping[str, str]] = {
+    "ADAPTER_ON_INVALID": "set it to ask or raise",
+    "ADAPTER_SQLITE_SYNC": "set it to NORMAL or FULL",
+    "ADAPTER_ALLOW_ANONYMOUS": "set it to 1 or 0",
+}
+
+
+class AdapterSettings(BaseSettings):
+    """Every setting of the library, validated and frozen; build it with `load`.
+
+    A field is read from ``ADAPTER_`` and its own name in capitals. Building the class directly
+    reads no environment: it takes the values given and the defaults.
+
+    Attributes:
+        data_dir: Where the embedded defaults are kept.
+        database_uri: SQLAlchemy URL of the store; may hold a password, so it is not in the repr.
+        key_file: The key ring's file; its content is not read here.
+        audience: What an approval is for; None means an id kept in the store.
+        on_invalid: What an invalid answer does.
+        approval_ttl: Seconds a question stays open.
+        lease: Seconds a claim lives without being renewed.
+        cancel_grace: Seconds a cancelled call may use to finish and be recorded.
+        url: The LangGraph server the client talks to.
+        token: What the client sends to that server as its credential.
+        reviewer: Who the client says decides.
+        sqlite_sync: SQLite's ``synchronous`` for the store.
+        prices: Where prices come from; None means costs are not computed.
+        allow_anonymous: Lifts the rule that an unauthenticated client must be local.
+        model_calls_per_turn: Budget of model calls in one user turn.
+        tool_calls_per_turn: Budget of tool calls in one user turn.
+        api_variant: The platform's own name for the server we run in, empty outside.
+        api_url: The platform's own address of that server, empty when it gives none.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="ADAPTER_",
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+    data_dir: Path = Path(".adapter")
+    database_uri: str = Field(
+        default_factory=lambda done: f"sqlite:///{(done['data_dir'] / 'adapter.db').as_posix()}",
+        repr=False,
+    )
+    key_file: Path = Field(default_factory=lambda done: done["data_dir"] / "keys.json")
+    audience: str | None = Field(default=None, min_length=1, max_length=200)
+    on_invalid: Literal["ask", "raise"] = "ask"
+    approval_ttl: float = Field(default=_DAY, gt=0, le=3_650 * _DAY, allow_inf_nan=False)
+    lease: float = Field(default=30.0, gt=0, le=_DAY, allow_inf_nan=False)
+    cancel_grace: float = Field(default=10.0, gt=0, le=_DAY, allow_inf_nan=False)
+    url: str = "http://127.0.0.1:2024"
+    token: SecretStr | None = None
+    reviewer: str = Field(default="local", min_length=1, max_length=200)
+    sqlite_sync: Literal["NORMAL", "FULL"] = "NORMAL"
+    prices: str | None = None
+    allow_anonymous: bool = False
+    model_calls_per_turn: int = Field(default=10, ge=1, le=10_000)
+    tool_calls_per_turn: int = Field(default=20, ge=1, le=10_000)
+    api_variant: str = Field(default="", validation_alias="LANGSMITH_LANGGRAPH_API_VARIANT")
+    api_url: str = Field(default="", validation_alias="LANGGRAPH_API_URL")
+
+    names_known_elsewhere: ClassVar[tuple[str, ...]] = _TEMPLATE_NAMES
+    """Names another settings class reads: they are not refused, and not read here."""
+
+    @classmethod
+    def load(
+        cls, env: Mapping[str, str] | None = None, env_file: Path | None = Path(".env")
+    ) -> Self:
+        """Read, check and freeze the settings.
+
+        The environment wins over the file. An empty value counts as unset. What the platform says
+        about the server we run in is taken from the environment alone.
+
+        Args:
+            env: The environment; None means this process's own.
+            env_file: A dotenv file that may be absent; None reads no file.
+
+        Returns:
+            The validated settings.
+
+        Raises:
+            ConfigurationError: An unknown name, a placeholder or a value out of bounds. It names
+                the setting and the cure and repeats no value.
+        """
+        given = dict(os.environ if env is None else env)
+        written = {
+            name: value
+            for name, value in _read_file(env_file).items()
+            if name not in _PLATFORM_NAMES
+        }
+        merged = {**written, **{name: value for name, value in given.items() if value}}
+        fields = cls._fields_by_name()
+        _refuse_unknown({**written, **given}, {*fields, *cls.names_known_elsewhere})
+        values: dict[str, Any] = {
+            fields[name]: value for name, value in merged.items() if name in fields and value
+        }
+        for name in fields:
+            if name not in _PLATFORM_NAMES and _PLACEHOLDER.search(merged.get(name, "")):
+                raise ConfigurationError(
+                    f"{name} is still a placeholder: give it a real value, or remove the line to "
+                    "use the default."
+                )
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            names = {field: name for name, field in fields.items()}
+            message = _explain(error, names)
+        raise ConfigurationError(message)
+
+    @classmethod
+    def _fields_by_name(cls) -> dict[str, str]:
+        """Environment name to field name, for every field of this class."""
+        prefix = cls.model_config.get("env_prefix", "")
+        return {
+            str(field.validation_alias or f"{prefix}{name}".upper()): name
+            for name, field in cls.model_fields.items()
+        }
+
+    @classmethod
+    @override
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take values only from `load`, so that nothing is read behind its checks."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    @field_validator("data_dir")
+    @classmethod
+    def _usable_in_a_url(cls, value: Path) -> Path:
+        if "?" in str(value):
+            raise ValueError("must not contain a question mark")
+        return value
+
+    @field_validator("database_uri")
+    @classmethod
+    def _known_database(cls, value: str) -> str:
+        if re.match(r"(sqlite|postgresql)(\+\w+)?://", value) is None:
+            raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _web_address(cls, value: str) -> str:
+        if _host(value) is None or urlsplit(value).scheme not in {"http", "https"}:
+            raise ValueError("must be an address such as http://127.0.0.1:2024")
+        return value.rstrip("/")
+
+    @property
+    def database_given(self) -> bool:
+        """Whether a database was configured, rather than the embedded default used."""
+        return "database_uri" in self.model_fields_set
+
+    @property
+    def key_file_given(self) -> bool:
+        """Whether a key file was configured, rather than the embedded default used."""
+        return "key_file" in self.model_fields_set
+
+    @property
+    def served(self) -> bool:
+        """Whether this process runs inside a LangGraph API server."""
+        return bool(self.api_variant or self.api_url)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether that server is the development one, reachable from this machine only."""
+        if self.api_variant != "local_dev":
+            return False
+        return not self.api_url or _is_loopback_host(_host(self.api_url))
+
+
+def _read_file(path: Path | None) -> dict[str, str]:
+    """The dotenv file's names and values; an absent file has none."""
+    if path is None or not path.exists():
+        return {}
+    try:
+        return {name: value or "" for name, value in dotenv_values(path).items()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"the settings file {path} cannot be read ({type(error).__name__}): make it a "
+            "readable UTF-8 file of NAME=value lines, or remove it."
+        ) from None
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
+    """Refuse the first name under our prefixes that no settings class reads."""
+    for name in sorted(given):
+        if name.startswith(_OWNED_PREFIXES) and name not in known:
+            ours = sorted(other for other in known if other.startswith(_OWNED_PREFIXES))
+            nearest = difflib.get_close_matches(name, ours, n=1, cutoff=0.0)[0]
+            raise ConfigurationError(
+                f"{name} is not a setting: did you mean {nearest}? Rename it, or remove it from "
+                "the environment and from .env."
+            )
+
+
+def _explain(error: ValidationError, names: Mapping[str, str]) -> str:
+    """One sentence per bad setting, without its value."""
+    lines = []
+    for fault in error.errors(include_input=False, include_url=False, include_context=False):
+        # A default that leans on a bad value is not a fault of its own.
+        if fault["type"] == "default_factory_not_called":
+            continue
+        place = str(fault["loc"][0]) if fault["loc"] else "settings"
+        name = names.get(place, place)
+        cure = _CURES.get(name) or fault["msg"].removeprefix("Value error, ")
+        lines.append(f"{name} is not valid: {cure}.")
+    return " ".join(lines)
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _is_loopback_host(host: str | None) -> bool:
+    if host is None:
+        return False
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,165 @@
+"""Appending to the threads' audit chains, many events and threads in one transaction.
+
+A head is read once per transaction and written once at its end; nothing is remembered across
+transactions, since other processes append to the same chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from adapter.core.chain import GENESIS, link
+from adapter.core.store import Event
+from adapter.stores.statements import ID_SLOTS
+
+if TYPE_CHECKING:
+    from adapter.stores.transaction import Transaction
+
+__all__ = ["Chains"]
+
+
+class _Chain:
+    """One thread's chain as this transaction sees it."""
+
+    __slots__ = ("count", "hash", "ids", "moved", "run_id", "runs", "seq", "thread_id")
+
+    def __init__(self, thread_id: str, head: Sequence[Any] | None) -> None:
+        self.thread_id = thread_id
+        self.ids: set[str] = set()
+        self.moved = False
+        self.runs: dict[str, int] = {}
+        if head is None:
+            self.seq, self.hash, self.run_id, self.count = 0, GENESIS, "", 0
+        else:
+            self.seq, self.hash, self.run_id, run_seq, self.count = head
+            self.runs[self.run_id] = run_seq
+
+
+class Chains:
+    """The chains that one transaction appends to.
+
+    An event that is not ``once`` is expected to be new, and its id is not looked up: should it
+    exist after all, the unique index refuses the transaction, and the writer repeats each of its
+    operations alone with a ``careful`` one, which looks up every id and skips those that exist.
+    """
+
+    __slots__ = ("_careful", "_chains", "_pending", "_transaction")
+
+    def __init__(self, transaction: Transaction, *, careful: bool) -> None:
+        self._transaction = transaction
+        self._careful = careful
+        self._chains: dict[str, _Chain] = {}
+        self._pending: list[dict[str, Any]] = []
+
+    def append(self, events: Sequence[Event], *, careful: bool = False) -> int:
+        """Link events in order, skipping those whose id the thread has.
+
+        Returns:
+            How many were linked.
+        """
+        checked = careful or self._careful
+        known = self._known([event for event in events if checked or event.once])
+        fresh = 0
+        for event in events:
+            chain = self._chain(event.thread_id)
+            if event.id in chain.ids or (event.thread_id, event.id) in known:
+                continue
+            self._link(chain, event)
+            fresh += 1
+        return fresh
+
+    def has(self, thread_id: str, event_id: str) -> bool:
+        """Tell whether the thread has an event of this id."""
+        chain = self._chain(thread_id)
+        return event_id in chain.ids or event_id in self._stored(chain, [event_id])
+
+    def flush(self) -> None:
+        """Write what was linked since the last flush."""
+        if not self._pending:
+            return
+        sql = self._transaction.sql
+        self._transaction.many(sql.event_insert, self._pending)
+        self._pending = []
+        heads = [
+            {
+                "thread_id": chain.thread_id,
+                "seq": chain.seq,
+                "hash": chain.hash,
+                "run_id": chain.run_id,
+                "run_seq": chain.runs[chain.run_id],
+                "count": chain.count,
+            }
+            for chain in self._chains.values()
+            if chain.moved
+        ]
+        self._transaction.many(sql.chain_put, heads)
+        for chain in self._chains.values():
+            chain.moved = False
+
+    def _chain(self, thread_id: str) -> _Chain:
+        chain = self._chains.get(thread_id)
+        if chain is None:
+            sql = self._transaction.sql
+            head = self._transaction.one(sql.chain_get, {"at_thread": thread_id})
+            chain = self._chains[thread_id] = _Chain(thread_id, head)
+        return chain
+
+    def _link(self, chain: _Chain, event: Event) -> None:
+        run_seq = self._run_seq(chain, event.run_id) + 1
+        seq = chain.seq + 1
+        line, hash_ = link(body=event.body, prev=chain.hash, seq=seq, run_seq=run_seq)
+        self._pending.append(
+            {
+                "thread_id": event.thread_id,
+                "seq": seq,
+                "event_id": event.id,
+                "run_id": event.run_id,
+                "run_seq": run_seq,
+                "turn_id": event.turn_id,
+                "kind": event.kind,
+                "line": line,
+                "hash": hash_,
+            }
+        )
+        chain.ids.add(event.id)
+        chain.runs[event.run_id] = run_seq
+        chain.seq, chain.hash, chain.run_id, chain.moved = seq, hash_, event.run_id, True
+        chain.count += 1
+
+    def _run_seq(self, chain: _Chain, run_id: str) -> int:
+        found = chain.runs.get(run_id)
+        if found is not None:
+            return found
+        if not chain.runs:  # the thread's first link
+            return 0
+        row = self._transaction.one(
+            self._transaction.sql.run_seq, {"at_thread": chain.thread_id, "at_run": run_id}
+        )
+        return 0 if row is None else int(row[0])
+
+    def _known(self, events: Sequence[Event]) -> set[tuple[str, str]]:
+        wanted: dict[str, list[str]] = {}
+        for event in events:
+            wanted.setdefault(event.thread_id, []).append(event.id)
+        known: set[tuple[str, str]] = set()
+        for thread_id, ids in wanted.items():
+            chain = self._chain(thread_id)
+            found = self._stored(chain, [one for one in ids if one not in chain.ids])
+            known.update((thread_id, one) for one in found)
+        return known
+
+    def _stored(self, chain: _Chain, ids: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        if chain.seq == 0:
+            return found
+        most = ID_SLOTS[-1]
+        for start in range(0, len(ids), most):
+            part = ids[start : start + most]
+            slots = next(size for size in ID_SLOTS if size >= len(part))
+            asked = {f"at_id{n}": part[min(n, len(part) - 1)] for n in range(slots)}
+            rows = self._transaction.all(
+                self._transaction.sql.event_ids[slots], {"at_thread": chain.thread_id, **asked}
+            )
+            found.update(row[0] for row in rows)
+        return found

@@ -1,0 +1,68 @@
+"""Charging a turn's counters, and showing its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from adapter.core.store import Charge, Event, StoredEvent, ThreadHead, Turn
+from adapter.stores import counters
+from adapter.stores.rows import head_row, stored_event
+from adapter.stores.transaction import Transaction
+
+__all__ = ["charge_turn"]
+
+
+def charge_turn(
+    tx: Transaction,
+    now: int,
+    *,
+    charges: Sequence[Charge],
+    events: Sequence[Event],
+    unless: str | None,
+    show: Sequence[str],
+    recent: tuple[str, str, int] | None,
+) -> Turn:
+    """Charge all or none, link the events if nothing was exceeded, and look around."""
+    counted = unless is not None and tx.chains.has(*_split(unless))
+    exceeded = None if counted else counters.charge(tx, now, charges)
+    if exceeded is None:
+        # counted before means written before, in one transaction: every id may exist
+        tx.chains.append(events, careful=counted)
+    used = counters.used(tx, dict.fromkeys([*(one.scope for one in charges), *show]))
+    thread_id = _thread(events, unless, recent)
+    return Turn(
+        exceeded=exceeded,
+        used=used,
+        recent=() if recent is None else _recent(tx, recent),
+        head=None if thread_id is None else _head(tx, thread_id),
+    )
+
+
+def _split(unless: str) -> tuple[str, str]:
+    thread_id, _, event_id = unless.partition("\n")
+    return thread_id, event_id
+
+
+def _thread(
+    events: Sequence[Event], unless: str | None, recent: tuple[str, str, int] | None
+) -> str | None:
+    if recent is not None:
+        return recent[0]
+    if events:
+        return events[0].thread_id
+    return None if unless is None else _split(unless)[0]
+
+
+def _recent(tx: Transaction, recent: tuple[str, str, int]) -> Sequence[StoredEvent]:
+    thread_id, turn_id, most = recent
+    tx.chains.flush()
+    rows = tx.all(
+        tx.sql.events_of_turn, {"at_thread": thread_id, "at_turn": turn_id, "at_limit": most}
+    )
+    return tuple(stored_event(row) for row in reversed(rows))
+
+
+def _head(tx: Transaction, thread_id: str) -> ThreadHead | None:
+    tx.chains.flush()
+    row = tx.one(tx.sql.head_of_thread, {"at_thread": thread_id})
+    return None if row is None else head_row(row)

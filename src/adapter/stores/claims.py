@@ -1,0 +1,216 @@
+"""Claims in the journal: who may run a call, once, and how it ended.
+
+Each function is one operation inside the writer's transaction. Every change of a row is one
+conditional statement with the deadline, the lease and the fence in its condition; what was read
+before only decides which statement is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapter.core.store import CallRow, Claim, Claimed, Settle
+from adapter.core.types import CallStatus
+from adapter.stores import counters
+from adapter.stores.questions import get, insert_call
+from adapter.stores.rows import call_row, milliseconds, with_answer
+from adapter.stores.transaction import Transaction
+
+__all__ = ["claim_call", "renew_claim", "settle_call"]
+
+
+def claim_call(
+    tx: Transaction,
+    now: int,
+    *,
+    claim: Claim,
+    decision: str | None,
+    values: Mapping[str, Any] | None,
+) -> Claimed:
+    """Claim a call, charge its counters and link its events, or do nothing.
+
+    Args:
+        tx: The open transaction.
+        now: Its time, milliseconds.
+        claim: The request.
+        decision: Its decision, encoded.
+        values: Columns of ``claim.new``, encoded; None without one.
+    """
+    row = get(tx, claim.key)
+    if row is None:
+        return _claim_new(tx, now, claim, decision, values)
+    status = row.status
+    if status is CallStatus.CLAIMED:
+        return _claim_claimed(tx, now, claim, decision, row)
+    if status is CallStatus.SUSPENDED or status in (CallStatus.REQUESTED, CallStatus.APPROVED):
+        return _claim_free(tx, now, claim, decision, row)
+    return Claimed(state=_ended(status), row=row)
+
+
+def _claim_new(
+    tx: Transaction,
+    now: int,
+    claim: Claim,
+    decision: str | None,
+    values: Mapping[str, Any] | None,
+) -> Claimed:
+    if values is None or claim.new is None:
+        return Claimed(state="missing", row=None)
+    if claim.unique and claim.new.message_id:
+        refused = _twin(tx, now, claim, values)
+        if refused is not None:
+            return refused
+    exceeded = counters.charge(tx, now, claim.charges)
+    if exceeded is not None:
+        return Claimed(state="exceeded", row=None, exceeded=exceeded)
+    made = insert_call(
+        tx,
+        now,
+        {
+            **values,
+            "status": "claimed",
+            "decision": decision,
+            "answers": with_answer((), claim.answer) if claim.answer else "[]",
+            "executed_digest": claim.executed_digest,
+            "fence": 1,
+            "owner": claim.owner,
+            "lease_until": now + milliseconds(claim.lease),
+            "run_id": claim.run_id,
+        },
+        ttl=claim.new.ttl,
+    )
+    if made is None:  # only a writer that takes none of our locks can have made it meanwhile
+        counters.refund(tx, now, claim.charges)
+        return _taken(get(tx, claim.key), now)
+    tx.chains.append(claim.events)
+    return Claimed(state="claimed", row=made)
+
+
+def _claim_free(
+    tx: Transaction, now: int, claim: Claim, decision: str | None, row: CallRow
+) -> Claimed:
+    """Claim a question that was answered, or go on with a call that suspended itself."""
+    charges = () if row.status is CallStatus.SUSPENDED else claim.charges
+    if charges:
+        if row.expires_at is not None and row.expires_at <= now:
+            charges = ()
+        else:
+            exceeded = counters.charge(tx, now, charges)
+            if exceeded is not None:
+                return Claimed(state="exceeded", row=row, exceeded=exceeded)
+    claimed = tx.one(tx.sql.call_claim, _claim_values(now, claim, decision, row))
+    if claimed is not None:
+        tx.chains.append(claim.events)
+        return Claimed(state="claimed", row=call_row(claimed))
+    counters.refund(tx, now, charges)
+    expired = tx.one(tx.sql.call_expire, {"at_key": claim.key, "at_now": now})
+    if expired is not None:
+        return Claimed(state="expired", row=call_row(expired))
+    return _taken(get(tx, claim.key), now)
+
+
+def _claim_claimed(
+    tx: Transaction, now: int, claim: Claim, decision: str | None, row: CallRow
+) -> Claimed:
+    """Take over a claim that ran out, or refuse."""
+    if row.lease_until is not None and row.lease_until > now:
+        return Claimed(state="in_progress", row=row)
+    if not claim.repeatable:
+        return _doubt(tx, now, row)
+    values = {**_claim_values(now, claim, decision, row), "at_fence": row.fence}
+    taken = tx.one(tx.sql.call_take_over, values)
+    if taken is None:
+        return _taken(get(tx, claim.key), now)
+    tx.chains.append(claim.events)
+    return Claimed(state="claimed", row=call_row(taken))
+
+
+def _claim_values(now: int, claim: Claim, decision: str | None, row: CallRow) -> dict[str, Any]:
+    return {
+        "at_key": claim.key,
+        "at_now": now,
+        "owner": claim.owner,
+        "lease_until": now + milliseconds(claim.lease),
+        "run_id": claim.run_id,
+        "decision": decision,
+        "answers": with_answer(row.answers, claim.answer),
+        "executed_digest": claim.executed_digest,
+    }
+
+
+def _doubt(tx: Transaction, now: int, row: CallRow) -> Claimed:
+    doubted = tx.one(tx.sql.call_doubt, {"at_key": row.key, "at_now": now, "at_fence": row.fence})
+    if doubted is None:
+        return _taken(get(tx, row.key), now)
+    return Claimed(state="in_doubt", row=call_row(doubted))
+
+
+def _twin(tx: Transaction, now: int, claim: Claim, values: Mapping[str, Any]) -> Claimed | None:
+    """Refuse a call that has run, or is running, under another key."""
+    found = tx.one(
+        tx.sql.call_twin,
+        {
+            "at_key": claim.key,
+            "at_thread": values["thread_id"],
+            "at_message": values["message_id"],
+            "at_call": values["tool_call_id"],
+            "at_arguments": values["arguments_digest"],
+        },
+    )
+    if found is None:
+        return None
+    row = call_row(found)
+    ran_out = row.status is CallStatus.CLAIMED and (row.lease_until or 0) <= now
+    if ran_out and not claim.repeatable:
+        return _doubt(tx, now, row)
+    if ran_out:  # its own task may still take it over: leave the row as it is
+        return Claimed(state="in_doubt", row=row)
+    return _taken(row, now)
+
+
+def _taken(row: CallRow | None, now: int) -> Claimed:
+    """Say why a row that somebody else holds is not ours."""
+    if row is None:
+        return Claimed(state="missing", row=None)
+    if row.status is CallStatus.CLAIMED and (row.lease_until or 0) <= now:
+        return Claimed(state="in_doubt", row=row)
+    return Claimed(state=_ended(row.status), row=row)
+
+
+def _ended(status: CallStatus) -> Any:
+    """Return the claim's state for a row whose status never leads to a run."""
+    if status.settled:
+        return "settled"
+    if status in (CallStatus.IN_DOUBT, CallStatus.VOID):
+        return status.value
+    return "in_progress"
+
+
+def settle_call(tx: Transaction, now: int, *, settle: Settle, outcome: str | None) -> bool:
+    """Record how a claimed call ended; nothing changes when the fence is not the newest."""
+    changed = tx.run(
+        tx.sql.call_settle,
+        {
+            "at_key": settle.key,
+            "at_fence": settle.fence,
+            "at_now": now,
+            "status": settle.status.value,
+            "outcome": outcome,
+        },
+    )
+    if not changed:
+        return False
+    counters.refund(tx, now, sorted(settle.refunds, key=lambda one: one.scope))
+    tx.chains.append(settle.events)
+    return True
+
+
+def renew_claim(tx: Transaction, now: int, *, key: str, fence: int, lease: float) -> bool:
+    """Extend a claim that nobody has taken over or given up."""
+    until = now + milliseconds(lease)
+    changed = tx.run(
+        tx.sql.call_renew,
+        {"at_key": key, "at_fence": fence, "at_now": now, "lease_until": until},
+    )
+    return changed > 0

@@ -1,0 +1,84 @@
+"""Questions in the journal: making the row of one, and ending one without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from adapter.core.store import CallRow, Charge, Close, Event, Opened
+from adapter.stores import counters
+from adapter.stores.rows import call_row, milliseconds, with_answer
+from adapter.stores.transaction import Transaction
+
+__all__ = ["close_question", "get", "insert_call", "open_question"]
+
+
+def get(tx: Transaction, key: str) -> CallRow | None:
+    """Return one row of the journal."""
+    row = tx.one(tx.sql.call_get, {"at_key": key})
+    return None if row is None else call_row(row)
+
+
+def insert_call(
+    tx: Transaction, now: int, values: Mapping[str, Any], *, ttl: float | None
+) -> CallRow | None:
+    """Make a row; None when its key exists already.
+
+    Args:
+        tx: The open transaction.
+        now: Its time, milliseconds.
+        values: Every column but the times.
+        ttl: Seconds until a question expires; None for never.
+    """
+    expires_at = None if ttl is None else now + milliseconds(ttl)
+    times = {"issued_at": now, "expires_at": expires_at, "updated_at": now}
+    row = tx.one(tx.sql.call_insert, {**values, **times})
+    return None if row is None else call_row(row)
+
+
+def open_question(
+    tx: Transaction,
+    now: int,
+    *,
+    values: Mapping[str, Any],
+    ttl: float | None,
+    events: Sequence[Event],
+    peek: Sequence[Charge],
+) -> Opened:
+    """Make the row of a question unless it exists or a counter has nothing left."""
+    row = get(tx, values["key"])
+    if row is not None:
+        return Opened(row=row, created=False, now=now)
+    exceeded = counters.peek(tx, peek)
+    if exceeded is not None:
+        return Opened(row=None, created=False, now=now, exceeded=exceeded)
+    row = insert_call(tx, now, values, ttl=ttl)
+    if row is None:  # only a writer that takes none of our locks can have made it meanwhile
+        return Opened(row=get(tx, values["key"]), created=False, now=now)
+    tx.chains.append(events)
+    return Opened(row=row, created=True, now=now)
+
+
+def close_question(
+    tx: Transaction, now: int, *, close: Close, decision: str | None, outcome: str | None
+) -> tuple[bool, CallRow | None]:
+    """End a question that still waits; the events are written only then."""
+    row = get(tx, close.key)
+    if row is None:
+        return False, None
+    changed = tx.one(
+        tx.sql.call_close,
+        {
+            "at_key": close.key,
+            "at_now": now,
+            "status": close.status.value,
+            "run_id": close.run_id or None,
+            "decision": decision,
+            "answers": with_answer(row.answers, close.answer),
+            "outcome": outcome,
+        },
+    )
+    if changed is None:
+        return False, row
+    tx.chains.append(close.events)
+    return True, call_row(changed)

@@ -1,0 +1,250 @@
+"""SqlStore: the store interface over SQLite and PostgreSQL, one state machine for both.
+
+Nothing here blocks an event loop: writes go to the writer's thread, reads to worker threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from adapter.core.errors import ConfigurationError
+from adapter.core.store import (
+    CallRow,
+    Charge,
+    Claim,
+    Claimed,
+    Close,
+    Event,
+    NewCall,
+    Opened,
+    Settle,
+    StoredEvent,
+    ThreadHead,
+    Turn,
+)
+from adapter.stores import reads
+from adapter.stores.charges import charge_turn
+from adapter.stores.claims import claim_call, renew_claim, settle_call
+from adapter.stores.database import Clock, Database, PostgresDatabase, SqliteDatabase, SqliteSync
+from adapter.stores.faults import SETTING
+from adapter.stores.questions import close_question, open_question
+from adapter.stores.rows import encoded, new_call_values
+from adapter.stores.transaction import Operation, Transaction
+from adapter.stores.writer import Writer
+
+__all__ = ["SqlStore"]
+
+
+class SqlStore:
+    """Durable memory of the adapter in a SQL database; see ``adapter.core.store.Store``.
+
+    Nothing is opened before the first call, or ``prepare``. Close it with ``aclose``.
+
+    Args:
+        uri: ``sqlite:///path``, ``sqlite://`` (in memory) or ``postgresql://…``.
+        clock: Milliseconds since the epoch. By default PostgreSQL's own clock, or for SQLite
+            this process's.
+        sqlite_sync: ``NORMAL`` (safe against a killed process; a power cut may lose the last
+            commits) or ``FULL``.
+
+    Raises:
+        ConfigurationError: The address or the sync mode is not one of these.
+    """
+
+    def __init__(
+        self, uri: str, *, clock: Clock | None = None, sqlite_sync: SqliteSync = "NORMAL"
+    ) -> None:
+        url = _url(uri)
+        self._in_memory = False
+        self._database: Database
+        if url.get_backend_name() == "sqlite":
+            if sqlite_sync not in ("NORMAL", "FULL"):
+                msg = "ADAPTER_SQLITE_SYNC is NORMAL or FULL."
+                raise ConfigurationError(msg)
+            self._in_memory = url.database in (None, "", ":memory:")
+            self._database = SqliteDatabase(
+                url, clock=clock, sync=sqlite_sync, memory=self._in_memory
+            )
+        else:
+            self._database = PostgresDatabase(url, clock=clock)
+        self._writer = Writer(self._database)
+
+    async def prepare(self) -> None:
+        """Open the database and bring its schema up to date, now instead of at the first call.
+
+        Raises:
+            StoreUnavailable: It cannot be opened; the message says why.
+            ConfigurationError: It was made by a newer version, or its driver is missing.
+        """
+        await self._writer.run(_nothing)
+
+    async def aclose(self) -> None:
+        """Finish what is queued and release threads and connections."""
+        thread = self._writer.close()
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+
+    async def audience(self, proposed: str) -> str:
+        """Return the stored audience id, storing ``proposed`` when there is none."""
+        found: str = await self._writer.run(
+            partial(reads.audience, proposed=proposed), ("audience",)
+        )
+        return found
+
+    async def open(
+        self, call: NewCall, events: Sequence[Event] = (), peek: Sequence[Charge] = ()
+    ) -> Opened:
+        """Make the row of a question unless it exists; look at counters, charging nothing."""
+        operation = partial(
+            open_question,
+            values=new_call_values(call),
+            ttl=call.ttl,
+            events=events,
+            peek=peek,
+        )
+        made: Opened = await self._writer.run(
+            operation, (call.key, *_threads(events), *_scopes(peek))
+        )
+        return made
+
+    async def claim(self, claim: Claim) -> Claimed:
+        """Claim a call, charge its counters and write its events, or do nothing."""
+        new = claim.new
+        operation = partial(
+            claim_call,
+            claim=claim,
+            decision=encoded(claim.decision),
+            values=None if new is None else new_call_values(new),
+        )
+        # the thread's lock keeps two tasks' rows of one call from being made at once
+        thread = () if new is None else (new.thread_id,)
+        made: Claimed = await self._writer.run(
+            operation, (claim.key, *thread, *_threads(claim.events), *_scopes(claim.charges))
+        )
+        return made
+
+    async def settle(self, settle: Settle) -> bool:
+        """Record how a claimed call ended; False when the fence was stale."""
+        operation = partial(settle_call, settle=settle, outcome=encoded(settle.outcome))
+        locks = (settle.key, *_threads(settle.events), *_scopes(settle.refunds))
+        changed: bool = await self._writer.run(operation, locks)
+        return changed
+
+    async def renew(self, key: str, fence: int, lease: float) -> bool:
+        """Extend a live claim; False when it is no longer ours."""
+        operation = partial(renew_claim, key=key, fence=fence, lease=lease)
+        ours: bool = await self._writer.run(operation, (key,))
+        return ours
+
+    async def close_question(self, close: Close) -> tuple[bool, CallRow | None]:
+        """End a question without a run; returns whether it changed, and the row."""
+        operation = partial(
+            close_question,
+            close=close,
+            decision=encoded(close.decision),
+            outcome=encoded(close.outcome),
+        )
+        ended: tuple[bool, CallRow | None] = await self._writer.run(
+            operation, (close.key, *_threads(close.events))
+        )
+        return ended
+
+    async def charge(
+        self,
+        charges: Sequence[Charge],
+        events: Sequence[Event] = (),
+        *,
+        unless: str | None = None,
+        show: Sequence[str] = (),
+        recent: tuple[str, str, int] | None = None,
+    ) -> Turn:
+        """Charge counters (all or none) and write events if the charge succeeded."""
+        operation = partial(
+            charge_turn, charges=charges, events=events, unless=unless, show=show, recent=recent
+        )
+        counted = () if unless is None else (unless.partition("\n")[0],)
+        turn: Turn = await self._writer.run(
+            operation, (*counted, *_threads(events), *_scopes(charges))
+        )
+        return turn
+
+    async def append(self, events: Sequence[Event]) -> int:
+        """Append events to their threads' chains; returns how many were new."""
+        fresh: int = await self._writer.run(
+            partial(reads.append, events=events), tuple(_threads(events))
+        )
+        return fresh
+
+    async def get(self, key: str) -> CallRow | None:
+        """Return one row of the journal."""
+        row: CallRow | None = await self._read(partial(reads.get, key=key))
+        return row
+
+    async def of_message(self, thread_id: str, message_id: str) -> Sequence[CallRow]:
+        """Return the rows of one AI message's calls, in all tasks, oldest first."""
+        operation = partial(reads.of_message, thread_id=thread_id, message_id=message_id)
+        rows: Sequence[CallRow] = await self._read(operation)
+        return rows
+
+    async def requested(self, thread_id: str | None = None, limit: int = 100) -> Sequence[CallRow]:
+        """Return rows that wait for an answer, oldest first."""
+        operation = partial(reads.requested, thread_id=thread_id, limit=limit)
+        rows: Sequence[CallRow] = await self._read(operation)
+        return rows
+
+    async def events(
+        self, thread_id: str, after: int = 0, limit: int = 1000
+    ) -> Sequence[StoredEvent]:
+        """Return links of a thread's chain with ``seq > after``, in order."""
+        operation = partial(reads.events, thread_id=thread_id, after=after, limit=limit)
+        links: Sequence[StoredEvent] = await self._read(operation)
+        return links
+
+    async def heads(self, thread_id: str | None = None) -> Sequence[ThreadHead]:
+        """Return the newest link of every thread, or of one."""
+        found: Sequence[ThreadHead] = await self._read(partial(reads.heads, thread_id=thread_id))
+        return found
+
+    async def _read(self, operation: Operation[Any]) -> Any:
+        if self._in_memory:  # one connection, the writer's
+            return await self._writer.run(operation)
+        if self._writer.closed or not self._database.ready:
+            await self.prepare()
+        return await asyncio.to_thread(reads.run, self._database, self._writer, operation)
+
+
+def _nothing(tx: Transaction, now: int) -> None:
+    """Have the writer open the database."""
+
+
+def _threads(events: Iterable[Event]) -> list[str]:
+    return [event.thread_id for event in events]
+
+
+def _scopes(charges: Iterable[Charge]) -> list[str]:
+    return [charge.scope for charge in charges]
+
+
+def _url(uri: str) -> URL:
+    try:
+        url = make_url(uri)
+    except ArgumentError as error:
+        msg = f"{SETTING} is not a database address such as sqlite:///.adapter/adapter.db."
+        raise ConfigurationError(msg) from error
+    if url.drivername == "postgres":
+        url = url.set(drivername="postgresql")
+    if url.drivername not in {
+        "sqlite",
+        "sqlite+pysqlite",
+        "postgresql",
+        "postgresql+psycopg",
+    }:
+        msg = f"{SETTING} begins with sqlite:/// or postgresql://, not with {url.drivername}."
+        raise ConfigurationError(msg)
+    return url

@@ -1,0 +1,62 @@
+"""What an operation of the store is given: statements on an open connection, and the chains.
+
+It begins and ends no transaction; the writer does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from adapter.stores.chains import Chains
+from adapter.stores.statements import Statement, Statements
+
+__all__ = ["Operation", "Transaction"]
+
+T = TypeVar("T")
+
+
+class Transaction:
+    """One open transaction (or, for readers, one borrowed connection).
+
+    Args:
+        cursor: Cursor of the driver.
+        sql: The statements in the connection's dialect.
+        careful: Look every event id up before linking it; see ``Chains``.
+    """
+
+    __slots__ = ("_cursor", "chains", "sql")
+
+    def __init__(self, cursor: Any, sql: Statements, *, careful: bool = False) -> None:
+        self._cursor = cursor
+        self.sql = sql
+        self.chains = Chains(self, careful=careful)
+
+    def one(self, statement: Statement, parameters: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Run a statement and return its first row, if any."""
+        cursor = self._cursor
+        cursor.execute(statement.text, statement.arrange(parameters))
+        row: Sequence[Any] | None = cursor.fetchone()
+        return row
+
+    def all(self, statement: Statement, parameters: Mapping[str, Any]) -> list[Sequence[Any]]:
+        """Run a statement and return its rows."""
+        cursor = self._cursor
+        cursor.execute(statement.text, statement.arrange(parameters))
+        rows: list[Sequence[Any]] = cursor.fetchall()
+        return rows
+
+    def run(self, statement: Statement, parameters: Mapping[str, Any]) -> int:
+        """Run a statement that returns no rows; return how many it changed."""
+        cursor = self._cursor
+        cursor.execute(statement.text, statement.arrange(parameters))
+        count: int = cursor.rowcount
+        return count
+
+    def many(self, statement: Statement, parameters: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement once for each set of parameters."""
+        self._cursor.executemany(statement.text, [statement.arrange(one) for one in parameters])
+
+
+Operation: TypeAlias = Callable[[Transaction, int], T]
+"""Work inside a transaction; the second argument is its time in milliseconds."""

@@ -1,0 +1,224 @@
+"""One thread that writes: it takes everything waiting and commits it in one transaction.
+
+A commit costs many times what an operation does, so callers share it. They wait on futures of
+their own event loops; each loop is woken once per transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from sqlalchemy.pool import PoolProxiedConnection
+
+from adapter.core.errors import StoreUnavailable
+from adapter.stores.database import Database
+from adapter.stores.transaction import Operation, Transaction
+
+__all__ = ["Writer"]
+
+_MOST = 256
+"""Most operations in one transaction: bounds how long it holds its locks."""
+
+
+class _Job:
+    """An operation, who waits for it, and what became of it."""
+
+    __slots__ = ("error", "future", "locks", "loop", "operation", "result")
+
+    def __init__(
+        self,
+        operation: Operation[Any],
+        locks: Sequence[str],
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self.operation = operation
+        self.locks = locks
+        self.loop = loop
+        self.future = future
+        self.result: Any = None
+        self.error: Exception | None = None
+
+
+class _NotBegun(Exception):  # noqa: N818 - control flow of this module
+    """No transaction could be begun: nobody's operation can run now."""
+
+
+class _Unconfirmed(Exception):  # noqa: N818 - control flow of this module
+    """The commit failed: whether it took place is unknown, so nothing is repeated."""
+
+
+class Writer:
+    """The writer of one store in this process. Its thread starts with the first operation.
+
+    Args:
+        database: Where to write. Opened, and its schema prepared, in the writer's thread.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._connection: PoolProxiedConnection | None = None
+        self._cursor: Any = None
+        self.closed = False
+
+    async def run(self, operation: Operation[Any], locks: Sequence[str] = ()) -> Any:
+        """Run an operation in the next transaction and return its result once committed.
+
+        An operation whose caller is cancelled is carried out all the same.
+
+        Args:
+            operation: The work. It may run more than once; only what it wrote last is kept.
+            locks: Names of everything it reads or writes.
+
+        Raises:
+            StoreUnavailable: The database cannot be used, or the store is closed.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        job = _Job(operation, locks, loop, future)
+        with self._lock:
+            if self.closed:
+                msg = "The store is closed: this call came after aclose()."
+                raise StoreUnavailable(msg)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="adapter-store-writer", daemon=True
+                )
+                self._thread.start()
+            self._queue.put(job)
+        return await future
+
+    def close(self) -> threading.Thread | None:
+        """Take no more operations; return the thread, which ends when the queue is done."""
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self._queue.put(None)
+            return self._thread
+
+    def _work(self) -> None:
+        open_ = True
+        while open_:
+            batch: list[_Job] = []
+            while len(batch) < _MOST and (not batch or not self._queue.empty()):
+                job = self._queue.get()
+                if job is None:
+                    open_ = False
+                    break
+                batch.append(job)
+            if batch:
+                self._commit(batch)
+                self._deliver(batch)
+        self._disconnect()
+        self._database.release()
+
+    def _commit(self, batch: Sequence[_Job]) -> None:
+        """Carry a batch out together or, if one of it fails, one by one."""
+        try:
+            self._attempt(batch, careful=False)
+        except (_NotBegun, _Unconfirmed) as stopped:
+            self._fail(batch, stopped)
+        except Exception:  # noqa: BLE001 - whatever one operation met, its neighbours go on
+            self._commit_alone(batch)
+
+    def _commit_alone(self, batch: Sequence[_Job]) -> None:
+        for done, job in enumerate(batch):
+            try:
+                self._attempt([job], careful=True)
+            except _NotBegun as stopped:
+                self._fail(batch[done:], stopped)
+                return
+            except _Unconfirmed as stopped:
+                self._fail([job], stopped)
+            except Exception as error:  # noqa: BLE001 - the caller's to handle
+                job.error = self._database.fault(error)
+
+    def _attempt(self, batch: Sequence[_Job], *, careful: bool) -> None:
+        now = self._begin(batch)
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - begin made it
+        try:
+            tx = Transaction(self._cursor, self._database.sql, careful=careful)
+            results = [job.operation(tx, now) for job in batch]
+            tx.chains.flush()
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            connection.commit()
+        except Exception as error:
+            self._disconnect(broken=True)
+            raise _Unconfirmed from error
+        for job, result in zip(batch, results, strict=True):
+            job.result = result
+
+    def _begin(self, batch: Sequence[_Job]) -> int:
+        locks = [name for job in batch for name in job.locks]
+        fresh = self._connection is None
+        try:
+            return self._begin_once(locks)
+        except Exception as error:
+            self._disconnect(broken=True)
+            if fresh or not self._database.retries_begin:
+                raise _NotBegun from error
+        try:  # the connection may have died since it was last used
+            return self._begin_once(locks)
+        except Exception as error:
+            self._disconnect(broken=True)
+            raise _NotBegun from error
+
+    def _begin_once(self, locks: Sequence[str]) -> int:
+        if not self._database.ready:
+            self._database.open()
+        if self._connection is None:
+            self._connection = self._database.connect()
+            self._cursor = self._connection.cursor()
+        return self._database.begin(self._cursor, locks)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection is not None:
+                self._connection.rollback()
+        except Exception:  # noqa: BLE001 - a connection that cannot roll back is dropped
+            self._disconnect(broken=True)
+
+    def _disconnect(self, *, broken: bool = False) -> None:
+        connection, self._connection, self._cursor = self._connection, None, None
+        if connection is None:
+            return
+        if broken:
+            connection.invalidate()
+        else:
+            connection.close()
+
+    def _fail(self, batch: Sequence[_Job], stopped: Exception) -> None:
+        cause = stopped.__cause__
+        for job in batch:
+            job.error = self._database.fault(cause if isinstance(cause, Exception) else stopped)
+
+    def _deliver(self, batch: Sequence[_Job]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+        for job in batch:
+            by_loop.setdefault(job.loop, []).append(job)
+        for loop, jobs in by_loop.items():
+            try:
+                loop.call_soon_threadsafe(_resolve, jobs)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                continue
+
+
+def _resolve(jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -1,0 +1,1 @@
+"""The template: an Acme support agent, meant to be edited."""

@@ -1,0 +1,131 @@
+"""Composition root of the template: settings become keys, store, executor, middleware, agent.
+
+The only room that knows how the parts fit together. Nobody imports ``agent.graph``; tests and
+scripts build their own agent here.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+
+from adapter import Budgets, ConfigurationError, Executor, KeyRing
+from adapter.keyfile import load_keys, load_or_create
+from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
+from adapter.stores import SqlStore, open_store
+from agent.context import Context
+from agent.database import AcmeDatabase
+from agent.models import build_model
+from agent.policies import POLICY, SPECS
+from agent.prompts import SYSTEM_PROMPT
+from agent.settings import AgentSettings
+from agent.tools import build_tools
+
+__all__ = ["Parts", "build_agent", "build_parts", "keys_for"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What one agent is made of."""
+
+    tools: list[Any]
+    store: SqlStore
+    approval: LangGraphApproval
+    executor: Executor
+    middleware: AdapterMiddleware
+
+
+def keys_for(settings: AgentSettings) -> KeyRing:
+    """Return the server's keys, making a key file at the first local start.
+
+    Raises:
+        ConfigurationError: No key file where one must be configured, or an unusable one.
+    """
+    local = settings.is_loopback or not settings.served
+    if local and not settings.database_given:
+        return load_or_create(settings.key_file, created=_say_created)
+    if not settings.key_file.exists():
+        msg = (
+            f"There is no key file at {settings.key_file} (ADAPTER_KEY_FILE). A server with its "
+            "own database or reachable from other machines needs a configured one: make it with "
+            "`adapter keys new PATH` and give it to every process and reviewer."
+        )
+        raise ConfigurationError(msg)
+    return load_keys(settings.key_file)
+
+
+def _say_created(path: Path) -> None:
+    _log.warning("made a new key file: %s (keep it secret; reviewers on this machine use it)", path)
+
+
+def build_parts(settings: AgentSettings) -> Parts:
+    """Wire the governed layer.
+
+    Raises:
+        ConfigurationError: A setting or declaration that cannot work, named.
+    """
+    database = AcmeDatabase(settings.database)
+    tools = build_tools(database, delay_ms=settings.tool_delay_ms)
+    registry = registry_of(tools, SPECS)
+    store = open_store(settings.database_uri, sqlite_sync=settings.sqlite_sync)
+    approval = LangGraphApproval(
+        keys_for(settings), on_invalid=settings.on_invalid, reviewer=settings.reviewer
+    )
+    executor = Executor(
+        registry,
+        store=store,
+        approval=approval,
+        policy=POLICY,
+        budgets=Budgets(
+            model_calls_per_turn=settings.model_calls_per_turn,
+            tool_calls_per_turn=settings.tool_calls_per_turn,
+        ),
+        audience=settings.audience,
+        approval_ttl=settings.approval_ttl,
+        lease=settings.lease,
+        cancel_grace=settings.cancel_grace,
+    )
+    return Parts(
+        tools=tools,
+        store=store,
+        approval=approval,
+        executor=executor,
+        middleware=AdapterMiddleware(executor),
+    )
+
+
+def build_agent(
+    settings: AgentSettings,
+    *,
+    model: BaseChatModel | None = None,
+    parts: Parts | None = None,
+    checkpointer: Any = None,
+) -> Any:
+    """Build the agent.
+
+    Args:
+        settings: The template's settings.
+        model: Used instead of AGENT_MODEL's.
+        parts: Used instead of newly wired ones.
+        checkpointer: For use in process. The exported graph has none: the server brings its own.
+
+    Raises:
+        ConfigurationError: A setting or declaration that cannot work, named.
+    """
+    parts = parts or build_parts(settings)
+    return create_agent(
+        model or build_model(settings),
+        parts.tools,
+        system_prompt=SYSTEM_PROMPT,
+        middleware=[parts.middleware],
+        context_schema=Context,
+        checkpointer=checkpointer,
+        name="agent",
+    )
