@@ -59,4 +59,4 @@ bench: install ## Cost per call beside the bare agent and LangChain's own review
 	$(PY) bench/overhead.py
 
 clean: ## Remove what the targets made (not .adapter: that is your data)
-	rm -rf .venv .langgraph_api .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage .coverage.* dist
+	rm -rf .venv .langgraph_api .mypy_cache .ruff_cache .hypothesis .grimp_cache .import_linter_cache .coverage .coverage.* dist

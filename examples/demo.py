@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -337,6 +338,7 @@ def the_books(story: Story, order: str, thread: str, folder: Path) -> None:
         say(f"  {line}")
     kinds = [event["event"]["kind"] for event in events]
     check("requested" in kinds, "the question is recorded")
+    check(kinds.count("answer_refused") == 2, "both bad answers are recorded")
     check("decided" in kinds, "the decision is recorded")
 
     step(10, "Is the trail whole? adapter audit verify")
@@ -408,8 +410,8 @@ def show_log(log: Path, lines: int = 40) -> None:
     if not log.exists():
         return
     console.print(Text("The end of the server's log:", style="dim"))
-    text = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    for line in text[-lines:]:
+    text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(encoding="utf-8", errors="replace"))
+    for line in text.splitlines()[-lines:]:
         console.print(Text(f"  {visible(line)}", style="dim"))
 
 

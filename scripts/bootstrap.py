@@ -35,11 +35,10 @@ def fingerprint() -> str:
 
 
 def usable() -> bool:
-    """Say whether `.venv` was made here and holds a Python that runs, is new enough and has pip."""
+    """Say whether `.venv` was made here, and its Python runs, is new enough and has pip."""
     config = VENV / "pyvenv.cfg"
-    made = re.search(r"^command = .* -m venv (.*)$", config.read_text("utf-8"), re.M) if (
-        config.exists()
-    ) else None
+    text = config.read_text(encoding="utf-8") if config.exists() else ""
+    made = re.search(r"^command = .* -m venv (.*)$", text, re.MULTILINE)
     if made is not None and Path(made[1]) != VENV:
         return False  # copied or moved: its scripts start the old one
     probe = "import sys, pip; sys.exit(sys.version_info < (3, 11))"
@@ -57,9 +56,9 @@ def current() -> bool:
 
 def locked(name: str) -> str:
     """Return one package's entry, pin and hashes, out of the lock."""
-    entry = re.search(
-        rf"^{re.escape(name)}==[^\\\n]*(?:\\\n[^\\\n]*)*", LOCK.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    rest = r"[^\\\n]*(?:\\\n[^\\\n]*)*"
+    text = LOCK.read_text(encoding="utf-8")
+    entry = re.search(rf"^{re.escape(name)}=={rest}", text, re.MULTILINE)
     if entry is None:
         raise SystemExit(f"{LOCK.name} does not pin {name}. Cure: make lock")
     return entry.group(0) + "\n"
@@ -90,7 +89,7 @@ def run(*command: str | Path) -> None:
 
 
 def sync(*command: str | Path) -> None:
-    """Run uv's long step: pass on what it downloads and builds, not the list of what it installed."""
+    """Run uv's long step; pass on what it downloads and builds, not the list of all packages."""
     with subprocess.Popen(
         [str(part) for part in command],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Start `langgraph dev` for this checkout: an explicit port, no browser, no calls home, one data folder.
+"""Start `langgraph dev` for this checkout: a known port, no browser, quiet, one data folder.
 
 Become that server, so that a signal sent here stops it. The server itself keeps its threads in
 `.langgraph_api/`; everything the adapter and the demo write goes under the data folder.
@@ -77,7 +77,8 @@ def main() -> int:
     os.chdir(ROOT)
     if os.name == "nt":  # no exec there: stay as the parent
         return subprocess.run(command, env=env, check=False).returncode
-    os.execve(command[0], command, env)  # does not return
+    os.execve(command[0], command, env)
+    raise AssertionError("unreachable: exec does not return")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,15 @@ from adapter.core.errors import (
 from adapter.core.executor import Executor
 from adapter.core.keys import Key, KeyRing
 from adapter.core.policy import Policy
-from adapter.core.spec import ApprovalRule, Condition, Limits, NamedCondition, Registry, Retry, ToolSpec
+from adapter.core.spec import (
+    ApprovalRule,
+    Condition,
+    Limits,
+    NamedCondition,
+    Registry,
+    Retry,
+    ToolSpec,
+)
 from adapter.core.types import CallContext, Effects, ToolCall, current_context
 
 __all__ = [

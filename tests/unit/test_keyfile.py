@@ -95,7 +95,9 @@ def test_threads_that_start_at_once_end_with_one_file(tmp_path: Path) -> None:
 def test_processes_that_start_at_once_end_with_one_file(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
     source = Path(keyfile.__file__).parents[1]
-    code = "import sys; from adapter.keyfile import load_or_create\nprint(load_or_create(sys.argv[1]))"
+    code = (
+        "import sys; from adapter.keyfile import load_or_create\nprint(load_or_create(sys.argv[1]))"
+    )
     started = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(path)],
@@ -144,7 +146,7 @@ def test_a_file_open_to_others_is_refused_with_its_chmod(tmp_path: Path, mode: i
     path = tmp_path / "keys.json"
     create_keys(path, now=1)
     path.chmod(mode)
-    with pytest.raises(ConfigurationError, match="ADAPTER_KEY_FILE.*chmod 600"):
+    with pytest.raises(ConfigurationError, match=r"ADAPTER_KEY_FILE.*chmod 600"):
         load_keys(path)
     path.chmod(0o600)
     load_keys(path)
@@ -169,7 +171,7 @@ def test_permissions_are_not_judged_where_they_mean_nothing(
 
 
 def test_a_folder_is_no_key_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="ADAPTER_KEY_FILE.*cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"ADAPTER_KEY_FILE.*cannot be read"):
         load_keys(tmp_path)
 
 
@@ -201,5 +203,5 @@ def test_a_malformed_file_is_refused_and_not_quoted(tmp_path: Path, content: byt
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigurationError, match="cannot be written.*ADAPTER_KEY_FILE"):
+    with pytest.raises(ConfigurationError, match=r"cannot be written.*ADAPTER_KEY_FILE"):
         write_keys(tmp_path / "file" / "keys.json", now=1)

@@ -26,6 +26,8 @@ audit = typer.Typer(
     no_args_is_help=True, help="Show and verify the audit trail in ADAPTER_DATABASE_URI."
 )
 
+_nap = asyncio.sleep
+
 POLL = 1.0
 """Seconds between two looks of ``tail --follow``."""
 
@@ -82,7 +84,7 @@ async def _tail(thread: str | None, count: int, *, follow: bool, as_json: bool) 
         for event in found:
             seen[event.thread_id] = max(seen.get(event.thread_id, 0), event.seq)
         while follow:
-            await asyncio.sleep(POLL)
+            await _nap(POLL)
             _print([event async for event in new_events(trail, thread, seen)], as_json=as_json)
 
 

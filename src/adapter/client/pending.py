@@ -85,8 +85,8 @@ class Effect:
 
     Attributes:
         kind: ``done``: the call has a result. ``error``: it has an error result. ``refused``: the
-            answer did not count and the request is still open. ``pending``: still open.
-            ``unknown``: neither open nor with a result.
+            answer did not count and the same request is still open. ``pending``: it counted, and
+            more is asked about this call. ``unknown``: neither open nor with a result.
         message: The result, the error or the refusal as text.
     """
 
@@ -166,19 +166,20 @@ def effect_in(state: Mapping[str, Any], approval: PendingApproval, result: objec
         approval: The request that was answered.
         result: What the run returned.
     """
-    for still in pending_in(state, approval.thread_id, approval.assistant_id, 0):
-        if still.id == approval.id:
-            refused = still.refused
-            if refused is not None and refused != approval.refused:
-                return Effect(kind="refused", message=str(refused.get("message", "")))
-            failed = _run_error(result)
-            return Effect(kind="refused" if failed else "pending", message=failed)
     call_id = approval.request.get("call_id")
+    open_now = pending_in(state, approval.thread_id, approval.assistant_id, 0)
+    for still in open_now:
+        # An answer that counts ends this interrupt; one vote of several leads to a new id.
+        if still.id == approval.id:
+            said = (still.refused or {}).get("message") or _run_error(result)
+            return Effect(kind="refused", message=str(said or "the answer did not count"))
     for message in reversed(list(_messages(state))):
         if message.get("type") == "tool" and message.get("tool_call_id") == call_id:
             failed_call = message.get("status") == "error"
             text = _text(message.get("content"))
             return Effect(kind="error" if failed_call else "done", message=text)
+    if any(still.request.get("call_id") == call_id for still in open_now):
+        return Effect(kind="pending")
     return Effect(kind="unknown", message=_run_error(result))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from adapter.core.approvals import Answer, AnswerCheck, ApprovalPort, Question, Refusal
 from adapter.core.budgets import exceeded
 from adapter.core.errors import ApprovalExpired, PolicyDenied
-from adapter.core.journal import Journal, arguments_digest
+from adapter.core.journal import EXPIRED, Journal, arguments_digest, error_outcome
 from adapter.core.policy import Policy, decide
 from adapter.core.redaction import mask_arguments
 from adapter.core.signing import Binding, to_iso
@@ -46,22 +46,17 @@ class Asker:
     clock: Callable[[], int]
     _audience: str | None = field(default=None, init=False)
 
-    async def ask(
-        self, work: Work, rule: ApprovalRule, row: CallRow | None, peek: Sequence[Charge]
-    ) -> tuple[Answer, CallRow]:
-        """Return an answer that counts, with the row it belongs to.
+    async def ask(self, work: Work, rule: ApprovalRule, row: CallRow) -> Answer:
+        """Return an answer that counts.
 
         Args:
             work: The call.
             rule: Why a person must decide.
-            row: The call's row, if it exists.
-            peek: Counters that must have something left before anybody is asked.
+            row: The call's row, still open.
 
         Raises:
-            BudgetExceeded: The call would be refused anyway.
             ApprovalExpired: Nobody answered in time.
         """
-        row = await self._open(work, rule, row, peek)
         if row.status is CallStatus.REQUESTED and self._late(row):
             await self.expire(work, row)
         question = self._question(work, rule, row, await self._installation())
@@ -69,7 +64,7 @@ class Asker:
         async def refused(refusal: Refusal) -> bool:
             return await self._refused(work, refusal)
 
-        return await self.port.decide(question, refused), row
+        return await self.port.decide(question, refused)
 
     async def expire(self, work: Work, row: CallRow) -> None:
         """Close a question nobody answered in time.
@@ -77,18 +72,17 @@ class Asker:
         Raises:
             ApprovalExpired: Always.
         """
-        error = ApprovalExpired(
-            "Not executed: nobody answered the approval request in time. Do not retry unless the "
-            "user asks again."
-        )
-        outcome = {"error": {"kind": error.kind, "message": error.message}}
+        error = ApprovalExpired(EXPIRED)
+        outcome = error_outcome(error)
         event = self.journal.audit.event(
             "expired", work.ctx, work.subject, once=True, reason="nobody answered in time"
         )
         self.port.revisit(row)
-        await self.journal.close(
+        changed, _ = await self.journal.close(
             work.ctx, work.subject, CallStatus.EXPIRED, outcome, events=[event]
         )
+        if not changed:  # the claim found it late and closed it; the event is still missing
+            await self.journal.store.append([event])
         raise error
 
     def _late(self, row: CallRow) -> bool:
@@ -99,23 +93,24 @@ class Asker:
             self._audience = self.audience or await self.journal.store.audience(self.journal.ids())
         return self._audience
 
-    async def _open(
-        self, work: Work, rule: ApprovalRule, row: CallRow | None, peek: Sequence[Charge]
-    ) -> CallRow:
+    async def open(self, work: Work, rule: ApprovalRule, peek: Sequence[Charge]) -> CallRow:
+        """Return the call's row, making it when there is none: the first writer wins.
+
+        Args:
+            work: The call.
+            rule: Why a person must decide.
+            peek: Counters that must have something left before anybody is asked.
+
+        Raises:
+            BudgetExceeded: The call would be refused anyway.
+        """
         policy_digest, schema_digest = self.registry.digests(work.spec.name)
-        same = row is not None and (row.policy_digest, row.schema_digest) == (
-            policy_digest,
-            schema_digest,
-        )
-        if row is not None and (same or row.status is not CallStatus.REQUESTED):
-            return row
-        if row is not None:
-            await self._changed(work, row, policy_digest, schema_digest)
         position, interrupt_id = self.port.position()
         event = self.journal.audit.event(
             "requested",
             work.ctx,
             work.subject,
+            part=f"{policy_digest[:8]}{schema_digest[:8]}",
             once=True,
             arguments=work.arguments,
             rule=rule.name,
@@ -139,12 +134,14 @@ class Asker:
         )
         if opened.row is None:
             raise exceeded(opened.exceeded or "")
+        if opened.replaced is not None:
+            await self._changed(work, opened.replaced, policy_digest, schema_digest)
         return opened.row
 
-    async def _changed(self, work: Work, row: CallRow, policy: str, schema: str) -> None:
+    async def _changed(self, work: Work, before: tuple[str, str], policy: str, schema: str) -> None:
         for kind, old, new in (
-            ("policy_changed", row.policy_digest, policy),
-            ("schema_changed", row.schema_digest, schema),
+            ("policy_changed", before[0], policy),
+            ("schema_changed", before[1], schema),
         ):
             if old != new:
                 await self.journal.record(
@@ -169,9 +166,7 @@ class Asker:
         secret = self.port.keys.oldest("digest") if work.spec.masks else None
         return arguments_digest(arguments, secret)
 
-    def _question(
-        self, work: Work, rule: ApprovalRule, row: CallRow, audience: str
-    ) -> Question:
+    def _question(self, work: Work, rule: ApprovalRule, row: CallRow, audience: str) -> Question:
         place = work.ctx.place
         policy_digest, schema_digest = self.registry.digests(work.spec.name)
         binding = Binding(

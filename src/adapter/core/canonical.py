@@ -31,6 +31,9 @@ MAX_DEPTH = 32
 MAX_SIZE = 262_144
 """Largest canonical form accepted in arguments and answers, in bytes."""
 
+_encode = json.JSONEncoder(
+    ensure_ascii=False, check_circular=False, separators=(",", ":"), sort_keys=True
+).encode
 _PREFIX = b"agent-adapter:"
 SAFE_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exact."""
@@ -49,10 +52,10 @@ def canonical_bytes(value: Any) -> bytes:
         ValueError: Not a JSON value: non-finite number, integer beyond 2**53 - 1, lone
             surrogate, key that is not text, or another type.
     """
-    if _is_simple(value):
-        # json's C encoder gives the same bytes for these, about ten times faster.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     try:
+        if _is_simple(value):
+            # json's C encoder gives the same bytes for these, about ten times faster.
+            return _encode(value).encode()
         return rfc8785.dumps(value)
     except RecursionError as error:
         msg = "the value is nested too deeply"
@@ -62,22 +65,25 @@ def canonical_bytes(value: Any) -> bytes:
         raise ValueError(msg) from error
 
 
-def _is_simple(value: Any, depth: int = 0) -> bool:
+def _is_simple(value: Any) -> bool:
     """Tell whether json.dumps is canonical for the value: ASCII keys, no floats, exact types."""
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
-    if kind is int:
-        return -SAFE_INTEGER <= value <= SAFE_INTEGER
-    if depth > MAX_DEPTH:
-        return False
-    if kind is dict:
-        return all(
-            type(k) is str and k.isascii() and _is_simple(v, depth + 1) for k, v in value.items()
-        )
-    if kind is list:
-        return all(_is_simple(v, depth + 1) for v in value)
-    return False
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind is dict:
+            for key in item:
+                if type(key) is not str or not key.isascii():
+                    return False
+            waiting.extend(item.values())
+        elif kind is list:
+            waiting.extend(item)
+        elif kind is int:
+            if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
+                return False
+        elif not (kind is str or item is None or kind is bool):
+            return False
+    return True
 
 
 def digest(purpose: str, value: Any) -> str:

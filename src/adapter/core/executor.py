@@ -7,33 +7,32 @@ before the claim may run many times; everything after it runs once per call key.
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from time import time_ns
-from typing import Any, NoReturn
+from typing import Any
 
 from adapter.core.approvals import Answer, ApprovalPort
 from adapter.core.asking import Asker
 from adapter.core.audit import Auditor, Subject
-from adapter.core.budgets import Budgets, exceeded
+from adapter.core.budgets import Budgets
+from adapter.core.deciding import Decider
 from adapter.core.errors import (
-    AdapterError,
-    ApprovalDenied,
     ApprovalExpired,
     ConfigurationError,
     ModelVisibleError,
     PolicyDenied,
-    StoreUnavailable,
     UnknownTool,
 )
+from adapter.core.ids import new_id
 from adapter.core.invoke import Invocation
-from adapter.core.journal import Journal, error_outcome, identify, raise_recorded, unusable
+from adapter.core.journal import Journal, identify
+from adapter.core.past import OPEN, Past, executed_before
 from adapter.core.policy import Policy, decide
 from adapter.core.running import Runner
 from adapter.core.spec import ApprovalRule, Registry
-from adapter.core.store import CallRow, Claimed, Store
-from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
+from adapter.core.store import Claimed, Store
+from adapter.core.types import CallContext, JsonObject, ToolCall
 from adapter.core.validation import Admission, Batch, admit
 from adapter.core.work import Work
 
@@ -44,10 +43,6 @@ Hook = Callable[[ToolCall, CallContext], Awaitable[None]]
 
 def _now() -> int:
     return time_ns() // 1_000_000
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex
 
 
 class Executor:
@@ -68,7 +63,7 @@ class Executor:
         before_tool: Sequence[Hook] = (),
         after_tool: Sequence[Hook] = (),
         clock: Callable[[], int] = _now,
-        ids: Callable[[], str] = _new_id,
+        ids: Callable[[], str] = new_id,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Wire the stages.
@@ -98,12 +93,13 @@ class Executor:
         self.policy = policy
         self.port = approval
         self._hooks = (tuple(before_tool), tuple(after_tool))
-        self._clock = clock
         self.audit = Auditor(clock=clock)
-        owner = f"worker-{ids()[:12]}"
+        owner = f"worker-{ids()}"
         self.journal = Journal(store=store, audit=self.audit, owner=owner, lease=lease, ids=ids)
         self._runner = Runner(journal=self.journal, grace=cancel_grace, sleep=sleep)
         self._asker: Asker | None = None
+        self._past = Past(journal=self.journal, port=approval, clock=clock)
+        self._decider = Decider(journal=self.journal)
         if approval is not None:
             approval.keys.require("seal", "decision", "digest")
             self._asker = Asker(
@@ -185,8 +181,8 @@ class Executor:
         except PolicyDenied as error:
             row = await self.store.get(work.identity.key)
             if row is not None and row.status.settled:
-                return await self._earlier(work, row)
-            await self._refused(work, error)
+                return await self._past.earlier(work, row)
+            await self._past.refused(work, error)
             raise
         if gate.rule is not None:
             return await self._gated(work, gate.rule)
@@ -195,7 +191,7 @@ class Executor:
             await self._before(work)
             spent, result = await self._runner.read(work, charges)
             if spent is not None:
-                await self._spent(work, spent)
+                await self._past.spent(work, spent)
             await self._after(work)
             return result
         await self._before(work)
@@ -248,65 +244,42 @@ class Executor:
         if self._asker is None or self.port is None:
             msg = f"{work.spec.name} needs an approval and there is no approval port."
             raise ConfigurationError(msg)
+        if not work.ctx.place.durable:
+            msg = (
+                f"{work.spec.name} needs an approval, and this graph cannot pause: compile it "
+                "with a checkpointer and give a thread_id (a LangGraph server does both)."
+            )
+            raise ConfigurationError(msg)
         async with self.port.turn():
-            row = await self.store.get(work.identity.key)
-            if row is not None and row.status not in _OPEN:
-                if not self._takeover(work, row):
-                    return await self._earlier(work, row)
-                self.port.revisit(row)
-                return await self._claim(work, None, _executed(work, row))
             charges = self.budgets.tool_call(work.ctx.place, work.spec)
             try:
-                answer, row = await self._asker.ask(work, rule, row, charges)
+                row = await self._asker.open(work, rule, charges)
+                if row.status not in OPEN:
+                    if not self._past.takeover(work, row):
+                        return await self._past.earlier(work, row)
+                    self.port.revisit(row)
+                    return await self._claim(work, None, executed_before(work, row))
+                answer = await self._asker.ask(work, rule, row)
             except ModelVisibleError as error:
                 if not isinstance(error, ApprovalExpired):
-                    await self._refused(work, error)
+                    await self._past.refused(work, error)
                 raise
             return await self._answered(work, answer)
 
     async def _answered(self, work: Work, answer: Answer) -> Any:
-        decision = answer.decision
-        if decision is None or answer.arguments is None:
-            msg = "The approval port returned no decision."
-            raise ConfigurationError(msg)
-        if decision.kind == "reject":
-            reason = f" Reason: {decision.reason}" if decision.reason else ""
-            denied = ApprovalDenied(
-                f"Not executed: a person refused this call; do not retry it.{reason}"
-            )
-            if await self._close(work, answer, CallStatus.DENIED, error_outcome(denied)):
-                raise denied
-        elif decision.kind == "respond":
-            result = work.invocation.responded(decision.response or "")
-            outcome = {"result": work.invocation.record(result)}
-            if await self._close(work, answer, CallStatus.RESPONDED, outcome):
-                return result
-        else:
-            return await self._claim(work, answer, answer.arguments)
-        row = await self.store.get(work.identity.key)
-        return await self._earlier(work, row)
-
-    async def _close(
-        self, work: Work, answer: Answer, status: CallStatus, outcome: JsonObject
-    ) -> bool:
-        changed, _ = await self.journal.close(
-            work.ctx,
-            work.subject,
-            status,
-            outcome,
-            events=[self._decided(work, answer)],
-            decision=answer.raw,
-            answer=answer.digest,
-            interrupt_id=answer.interrupt_id,
-        )
-        return changed
+        if answer.approves:
+            return await self._claim(work, answer, answer.arguments or {})
+        closed, result = await self._decider.close(work, answer)
+        if closed:
+            return result
+        return await self._past.earlier(work, await self.store.get(work.identity.key))
 
     async def _claim(self, work: Work, answer: Answer | None, arguments: JsonObject) -> Any:
         await self._before(work)
         fields: dict[str, Any] = {}
         if answer is not None:
             fields = {
-                "events": [self._decided(work, answer)],
+                "events": [self._decider.event(work, answer)],
                 "decision": answer.raw,
                 "answer": answer.digest,
                 "interrupt_id": answer.interrupt_id,
@@ -321,86 +294,16 @@ class Executor:
         )
         return await self._claimed(work, claimed, arguments)
 
-    def _decided(self, work: Work, answer: Answer) -> Any:
-        raw = answer.raw or {}
-        return self.audit.event(
-            "decided",
-            work.ctx,
-            work.subject,
-            part=answer.digest[:16],
-            once=True,
-            decision=raw.get("kind"),
-            reviewer=raw.get("reviewer"),
-            reason=raw.get("reason"),
-            kid=answer.kid,
-            answer_digest=answer.digest,
-        )
-
     async def _claimed(self, work: Work, claimed: Claimed, arguments: JsonObject) -> Any:
         if claimed.state == "claimed" and claimed.row is not None:
             result = await self._runner.run(work, claimed.row.fence, arguments)
             await self._after(work)
             return result
         if claimed.state == "exceeded":
-            await self._spent(work, claimed.exceeded or "")
+            await self._past.spent(work, claimed.exceeded or "")
         if claimed.state == "expired" and claimed.row is not None and self._asker is not None:
             await self._asker.expire(work, claimed.row)
-        return await self._earlier(work, claimed.row)
-
-    async def _spent(self, work: Work, scope: str) -> NoReturn:
-        error = exceeded(scope)
-        await self.journal.close(work.ctx, work.subject, CallStatus.VOID, error_outcome(error))
-        await self._refused(work, error)
-        raise error
-
-    async def _earlier(self, work: Work, row: CallRow | None) -> Any:
-        """Return the recorded outcome, unless this very run tries to use its answer again."""
-        if row is None:
-            msg = "The journal lost the row of this call; nothing ran."
-            raise StoreUnavailable(msg)
-        port = self.port
-        again = (
-            port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
-        )
-        if row.status.settled and not again:
-            if port is not None:
-                port.revisit(row)
-            await self.journal.record(
-                "replayed", work.ctx, work.subject, part=work.ctx.run_token, once=True
-            )
-            raise_recorded(row.outcome)
-            return work.invocation.replay(row.outcome["result"])
-        error = unusable(row, self._clock())
-        await self.journal.record(
-            "refused",
-            work.ctx,
-            work.subject,
-            part=f"{error.code}:{work.ctx.run_token}",
-            once=True,
-            error=error.kind,
-            code=error.code,
-        )
-        raise error
-
-    def _takeover(self, work: Work, row: CallRow) -> bool:
-        return (
-            row.status is CallStatus.CLAIMED
-            and work.spec.effects.repeatable
-            and (row.lease_until or 0) <= self._clock()
-        )
-
-    async def _refused(self, work: Work, error: AdapterError) -> None:
-        await self.journal.record(
-            "refused",
-            work.ctx,
-            work.subject,
-            part=work.ctx.run_token,
-            once=True,
-            error=error.kind,
-            code=error.code,
-            reason=error.message,
-            arguments=work.arguments,
-        )
+        return await self._past.earlier(work, claimed.row)
 
     async def _before(self, work: Work) -> None:
         for hook in self._hooks[0]:
@@ -409,15 +312,3 @@ class Executor:
     async def _after(self, work: Work) -> None:
         for hook in self._hooks[1]:
             await hook(work.call, work.ctx)
-
-
-_OPEN = frozenset({CallStatus.REQUESTED, CallStatus.APPROVED, CallStatus.SUSPENDED})
-
-
-def _executed(work: Work, row: CallRow) -> JsonObject:
-    """Return the arguments an earlier claim ran with."""
-    edited = (row.decision or {}).get("edited_args")
-    if edited is None:
-        return work.arguments
-    hidden = {name: work.arguments[name] for name in work.spec.masks if name in work.arguments}
-    return dict(edited) | hidden

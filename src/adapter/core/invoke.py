@@ -100,7 +100,11 @@ class Invocation(Protocol):
 
 
 async def timed(
-    work: Awaitable[T], seconds: float, *, cancellable: bool, late: Callable[[asyncio.Task[T]], None]
+    work: Awaitable[T],
+    seconds: float,
+    *,
+    cancellable: bool,
+    late: Callable[[asyncio.Task[T]], None],
 ) -> T:
     """Await the tool for at most some seconds.
 
@@ -113,26 +117,29 @@ async def timed(
     Raises:
         ToolTimeout: It did not end in time. Its effect may have happened.
     """
-    task = asyncio.ensure_future(work)
+    limit = asyncio.timeout(seconds)
+    task: asyncio.Task[T] | None = None
     try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-    except asyncio.CancelledError:
-        task.cancel()
-        raise
-    if not done:
-        if cancellable:
-            task.cancel()
-            await asyncio.wait({task}, timeout=seconds)
-        if not task.done():
-            task.add_done_callback(late)  # type: ignore[arg-type]
+        async with limit:
+            if cancellable:
+                return await work
+            task = asyncio.ensure_future(work)
+            return await asyncio.shield(task)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        if task is not None:
+            task.add_done_callback(late)
         msg = f"The tool did not finish within {seconds:g} s."
-        raise ToolTimeout(msg)
-    if task.cancelled():
+        raise ToolTimeout(msg) from error
+    except asyncio.CancelledError:
+        running = asyncio.current_task()
+        if running is None or running.cancelling():
+            raise
         # The tool cancelled itself (a library's time limit, a closed session): an error of this
         # call only, never the end of the run.
         msg = "The tool cancelled itself."
-        raise _SelfCancelled(msg)
-    return task.result()
+        raise _SelfCancelled(msg) from None
 
 
 class _SelfCancelled(RuntimeError):

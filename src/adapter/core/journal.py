@@ -198,9 +198,7 @@ class Journal:
         """Record how a claimed call ended; a stale fence records nothing."""
         event = self.audit.event(str(status), ctx, subject, part=f"{fence}:{self.ids()}", **data)
         return await self.store.settle(
-            Settle(
-                key=subject.key, fence=fence, status=status, outcome=outcome, events=(event,)
-            )
+            Settle(key=subject.key, fence=fence, status=status, outcome=outcome, events=(event,))
         )
 
     async def close(
@@ -228,6 +226,12 @@ class Journal:
     async def record(self, kind: str, ctx: CallContext, subject: Subject, **data: Any) -> bool:
         """Append one event; returns whether it was new."""
         return await self.store.append([self.audit.event(kind, ctx, subject, **data)]) > 0
+
+
+EXPIRED = (
+    "Not executed: nobody answered the approval request in time. Do not retry unless the user asks "
+    "again."
+)
 
 
 def unusable(row: CallRow, now: int) -> AdapterError:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from typing_extensions import override
 
 from adapter.core.canonical import domain
 from adapter.core.errors import ConfigurationError
@@ -94,6 +95,7 @@ class KeyRing:
             msg = "Two keys of one purpose have the same kid; give each key its own."
             raise ConfigurationError(msg)
 
+    @override
     def __repr__(self) -> str:
         """Show ids only."""
         return f"KeyRing({[f'{key.purpose}:{key.kid}' for key in self._keys]})"
@@ -130,15 +132,17 @@ class KeyRing:
             ConfigurationError: Not of that form; no secret is quoted.
         """
         try:
-            if document["version"] != 1:
-                raise KeyError
-            return cls(_key(item) for item in document["keys"])
+            version, items = document["version"], [_key(item) for item in document["keys"]]
         except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
             msg = (
                 'The key file is not of the form {"version": 1, "keys": [...]}. '
                 "Make a new one with `adapter keys new`."
             )
             raise ConfigurationError(msg) from error
+        if version != 1:
+            msg = "The key file has a version this adapter does not know; upgrade the adapter."
+            raise ConfigurationError(msg)
+        return cls(items)
 
     def require(self, *purposes: Purpose) -> None:
         """Check that every purpose has a key that can sign.
@@ -191,7 +195,7 @@ class KeyRing:
         """Tell whether a signature is from a known, unrevoked key of this purpose."""
         key = self.find(purpose, signature.get("kid"))
         mac = signature.get("mac")
-        if key is None or not isinstance(mac, str) or len(mac) != 64:  # noqa: PLR2004 - hex SHA-256
+        if key is None or not isinstance(mac, str) or len(mac) != 64:
             return False
         return key.matches(message, mac) and signature.get("alg") == key.alg
 

@@ -31,8 +31,14 @@ _SECRET_TEXT = (
 )
 
 
+SHORTEST = 8
+"""Texts shorter than this are no secrets any pattern knows."""
+
+
 def mask_text(text: str) -> str:
     """Replace what looks like a secret inside free text."""
+    if len(text) < SHORTEST or text.isalpha():
+        return text
     for pattern in _SECRET_TEXT:
         text = pattern.sub(MASK, text)
     return text

@@ -86,7 +86,7 @@ class Runner:
         finally:
             running_call.reset(with_context)
         kind = "failed" if work.invocation.failed(result) else "succeeded"
-        await self.journal.record(kind, ctx, subject, part=self.journal.ids())
+        self.journal.store.post([audit.event(kind, ctx, subject, part=self.journal.ids())])
         return None, result
 
     async def run(self, work: Work, fence: int, arguments: JsonObject) -> Any:
@@ -163,7 +163,7 @@ class Runner:
         """Return what the model or the caller may know; the log gets the masked detail."""
         if isinstance(error, ModelVisibleError):
             return error
-        reference = self.journal.ids()[:12]
+        reference = self.journal.ids()[-12:]
         _log.warning(
             "tool %s failed, reference %s: %s: %s",
             work.spec.name,
@@ -194,6 +194,7 @@ class Runner:
 
         if spec.retries.max_attempts == 1:
             return await once()
+        result: Any = None
 
         def worth(error: BaseException) -> bool:
             return (
@@ -213,9 +214,7 @@ class Runner:
                 result = await once()
         return result
 
-    def _late(
-        self, work: Work, number: int, fence: Fence | None, task: asyncio.Task[Any]
-    ) -> None:
+    def _late(self, work: Work, number: int, fence: Fence | None, task: asyncio.Task[Any]) -> None:
         """Record the result of a tool that outlived its time limit."""
         if fence is None or task.cancelled() or task.exception() is not None:
             return
@@ -237,9 +236,7 @@ class Runner:
             reraise=True,
         ):
             with attempt:
-                await self.journal.settle(
-                    work.ctx, work.subject, fence, status, outcome, **data
-                )
+                await self.journal.settle(work.ctx, work.subject, fence, status, outcome, **data)
 
 
 _keep: set[asyncio.Future[None]] = set()
@@ -268,9 +265,7 @@ class _Lease:
     async def _renew(self) -> None:
         while True:
             try:
-                if not await self._journal.store.renew(
-                    self._key, self._fence, self._journal.lease
-                ):
+                if not await self._journal.store.renew(self._key, self._fence, self._journal.lease):
                     return
             except StoreUnavailable:
                 _log.warning("the lease of a running call could not be renewed")
@@ -281,5 +276,3 @@ class _Lease:
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-
-

@@ -6,7 +6,7 @@ Pure functions over a key ring. What each signature covers is written here and n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,8 +57,8 @@ class Binding:
 
     def hex(self) -> str:
         """Return the binding, 64 hexadecimal digits."""
-        facts = asdict(self) | {"allowed": sorted(self.allowed)}
-        return digest("binding/v1", facts)
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        return digest("binding/v1", facts | {"allowed": sorted(self.allowed)})
 
 
 def sealed_value(keys: KeyRing, binding: str, request: JsonObject) -> JsonObject:

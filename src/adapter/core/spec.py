@@ -6,12 +6,19 @@ because a typing error must never remove a gate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from adapter.core.canonical import digest
 from adapter.core.errors import ConfigurationError
+from adapter.core.rules import (
+    DECISION_KINDS,
+    ApprovalRule,
+    Condition,
+    DecisionKind,
+    NamedCondition,
+)
 from adapter.core.types import Effects, JsonObject
 
 __all__ = [
@@ -26,124 +33,6 @@ __all__ = [
     "Retry",
     "ToolSpec",
 ]
-
-DecisionKind = Literal["approve", "edit", "reject", "respond"]
-DECISION_KINDS: tuple[DecisionKind, ...] = ("approve", "edit", "reject", "respond")
-
-Operator = Literal["eq", "ne", "gt", "ge", "lt", "le", "in", "not_in"]
-_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "in": lambda a, b: a in b,
-    "not_in": lambda a, b: a not in b,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """A condition on one argument, as data: ``amount_cents gt 10000``."""
-
-    argument: str
-    op: Operator
-    value: Any
-
-    def __post_init__(self) -> None:
-        """Refuse an unknown operator."""
-        if self.op not in _OPERATORS or not self.argument:
-            names = ", ".join(_OPERATORS)
-            msg = f"A Condition needs an argument name and an op out of {names}; got {self.op!r}."
-            raise ConfigurationError(msg)
-
-    def holds(self, arguments: Mapping[str, Any]) -> bool:
-        """Evaluate; an argument that is absent or not comparable counts as holding."""
-        if self.argument not in arguments:
-            return True
-        try:
-            return bool(_OPERATORS[self.op](arguments[self.argument], self.value))
-        except TypeError:
-            return True
-
-    def describe(self) -> JsonObject:
-        """Return the JSON form that goes into the policy digest."""
-        value = list(self.value) if isinstance(self.value, tuple | set) else self.value
-        return {"argument": self.argument, "op": self.op, "value": value}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedCondition:
-    """A callable condition, registered with a name and a version so that a digest covers it."""
-
-    name: str
-    version: str
-    test: Callable[[Mapping[str, Any]], bool] = field(compare=False)
-
-    def __post_init__(self) -> None:
-        """Refuse a nameless one."""
-        if not self.name or not self.version:
-            msg = "A NamedCondition needs a name and a version; raise the version when it changes."
-            raise ConfigurationError(msg)
-
-    def holds(self, arguments: Mapping[str, Any]) -> bool:
-        """Evaluate the callable."""
-        return bool(self.test(arguments))
-
-    def describe(self) -> JsonObject:
-        """Return the JSON form that goes into the policy digest."""
-        return {"name": self.name, "version": self.version}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRule:
-    """When a person must decide, and what they may decide.
-
-    Attributes:
-        name: Shown to the reviewer as the rule that matched.
-        reason: Shown to the reviewer.
-        when: Ask only if this holds; None asks always.
-        allowed: Decisions offered.
-        ttl: Seconds the request stays open; None uses the executor's.
-        quorum: Distinct reviewers needed.
-        roles: Roles a reviewer needs one of; empty for any reviewer.
-    """
-
-    name: str
-    reason: str = ""
-    when: Condition | NamedCondition | None = None
-    allowed: tuple[DecisionKind, ...] = DECISION_KINDS
-    ttl: float | None = None
-    quorum: int = 1
-    roles: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what would silently weaken the gate."""
-        unknown = [kind for kind in self.allowed if kind not in DECISION_KINDS]
-        if not self.allowed or unknown or len(set(self.allowed)) != len(self.allowed):
-            msg = (
-                f"ApprovalRule {self.name!r}: allowed must be some of "
-                f"{', '.join(DECISION_KINDS)}, each once; got {list(self.allowed)!r}."
-            )
-            raise ConfigurationError(msg)
-        if not self.name or self.quorum < 1 or (self.ttl is not None and self.ttl <= 0):
-            msg = f"ApprovalRule {self.name!r} needs a name, quorum >= 1 and a positive ttl."
-            raise ConfigurationError(msg)
-        if self.when is not None and not isinstance(self.when, Condition | NamedCondition):
-            msg = f"ApprovalRule {self.name!r}: when must be a Condition or NamedCondition."
-            raise ConfigurationError(msg)
-
-    def describe(self) -> JsonObject:
-        """Return the JSON form that goes into the policy digest."""
-        return {
-            "name": self.name,
-            "reason": self.reason,
-            "when": None if self.when is None else self.when.describe(),
-            "allowed": sorted(self.allowed),
-            "quorum": self.quorum,
-            "roles": sorted(self.roles),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +107,10 @@ class ToolSpec:
         if not isinstance(self.effects, Effects) or not (
             self.approval is None or isinstance(self.approval, ApprovalRule)
         ):
-            msg = f"ToolSpec {self.name!r}: effects must be Effects, approval an ApprovalRule or None."
+            msg = (
+                f"ToolSpec {self.name!r}: effects must be Effects, approval an ApprovalRule or "
+                "None."
+            )
             raise ConfigurationError(msg)
         if self.timeout <= 0:
             msg = f"ToolSpec {self.name!r}: timeout must be positive seconds."
@@ -247,9 +139,7 @@ class Registry:
     Iterating yields the specs in the order given.
     """
 
-    def __init__(
-        self, specs: Iterable[ToolSpec], schemas: Mapping[str, ArgumentSchema]
-    ) -> None:
+    def __init__(self, specs: Iterable[ToolSpec], schemas: Mapping[str, ArgumentSchema]) -> None:
         """Match specs with schemas.
 
         Raises:

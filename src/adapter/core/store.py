@@ -1,17 +1,28 @@
-"""The one store interface, and the frozen records that cross it.
+"""The one store interface.
 
-Everything that must stay true outside the graph's checkpoint lives behind this interface: calls,
-counters, audit. Each method is one transaction. Implementations are in ``adapter.stores``; this
-room holds no SQL and does no work.
+Everything that must stay true outside the graph's checkpoint lives behind it: calls, counters,
+audit. Each method is one transaction. Implementations are in ``adapter.stores``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from adapter.core.types import CallStatus, JsonObject, JsonValue
+from adapter.core.records import (
+    CallRow,
+    Charge,
+    Claim,
+    Claimed,
+    Close,
+    Event,
+    NewCall,
+    Opened,
+    Settle,
+    StoredEvent,
+    ThreadHead,
+    Turn,
+)
 
 __all__ = [
     "CallRow",
@@ -30,267 +41,6 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One audit event before it has its place in the chain.
-
-    Attributes:
-        id: Unique within the thread; the same over re-runs of a node.
-        thread_id: The chain it belongs to.
-        run_id: The run that caused it.
-        turn_id: The turn it belongs to, for display.
-        kind: ``proposed``, ``refused``, ``requested``, ``decided``, ``started``, …
-        body: Canonical JSON of the event, masked already.
-        once: Skip it silently when the thread has an event of this id.
-    """
-
-    id: str
-    thread_id: str
-    run_id: str
-    turn_id: str
-    kind: str
-    body: bytes
-    once: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
-    """One link of a thread's chain as it is stored.
-
-    Attributes:
-        line: Canonical bytes that were hashed:
-            ``{"body":…,"prev":"<hash>","run_seq":n,"seq":n}``.
-        hash: SHA-256 of the domain tag ``audit/v1`` and the line, hexadecimal.
-    """
-
-    thread_id: str
-    seq: int
-    event_id: str
-    kind: str
-    line: bytes
-    hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadHead:
-    """The newest link of a thread's chain; ``kid`` and ``signature`` once heads are signed."""
-
-    thread_id: str
-    seq: int
-    hash: str
-    kid: str | None = None
-    signature: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """An amount to add to one counter, if its limit allows.
-
-    Attributes:
-        scope: Name of the counter, e.g. ``turn:<thread>:<turn>:tool_calls``.
-        amount: What to add.
-        limit: Highest value the counter may reach; None counts without a limit.
-    """
-
-    scope: str
-    amount: int = 1
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewCall:
-    """What is known of a call when its row is made.
-
-    Attributes:
-        key: The call key, 64 hexadecimal digits; primary key.
-        arguments_digest: Digest of the model's arguments.
-        position: How many questions the task asked before this one.
-        request: The masked approval request, as shown; None for ungated calls.
-        ttl: Seconds until the request expires; None for ungated calls.
-    """
-
-    key: str
-    thread_id: str
-    checkpoint_ns: str
-    task_id: str
-    turn_id: str
-    message_id: str
-    tool_call_id: str
-    tool: str
-    kind: str = "tool"
-    arguments_digest: str
-    policy_digest: str = ""
-    schema_digest: str = ""
-    idempotency_key: str = ""
-    interrupt_id: str | None = None
-    position: int = 0
-    run_id: str = ""
-    requester: str | None = None
-    request: JsonObject | None = None
-    ttl: float | None = None
-    approval_id: str | None = None
-    quorum_need: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallRow:
-    """One row of the journal. Times are milliseconds since the epoch, by the store's clock."""
-
-    key: str
-    thread_id: str
-    checkpoint_ns: str
-    task_id: str
-    turn_id: str
-    message_id: str
-    tool_call_id: str
-    tool: str
-    kind: str
-    arguments_digest: str
-    policy_digest: str
-    schema_digest: str
-    idempotency_key: str
-    interrupt_id: str | None
-    position: int
-    requester: str | None
-    request: JsonObject | None
-    approval_id: str | None
-    quorum_need: int
-    status: CallStatus
-    issued_at: int
-    expires_at: int | None
-    decision: JsonObject | None
-    answers: tuple[str, ...]
-    executed_digest: str | None
-    fence: int
-    owner: str | None
-    lease_until: int | None
-    run_id: str
-    outcome: JsonValue
-    updated_at: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """Result of asking: the row that holds (first writer wins), or why nobody is asked.
-
-    Attributes:
-        exceeded: Scope of a counter that has nothing left; then no row was made.
-        now: The store's clock, milliseconds.
-    """
-
-    row: CallRow | None
-    created: bool
-    now: int
-    exceeded: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """A request to run a call, once.
-
-    Attributes:
-        key: The call key.
-        new: Makes the row when there is none (ungated calls).
-        run_id: The claiming run.
-        owner: The claiming worker.
-        lease: Seconds the claim is valid unless renewed.
-        repeatable: A claim whose lease ran out may be taken over.
-        decision: The decision that allows it, for gated calls.
-        answer: Digest of the signed answer, for gated calls.
-        interrupt_id: Where that answer was taken; kept in the row when given.
-        executed_digest: Digest of the arguments that will run.
-        charges: Counters to charge; all or none.
-        events: Written only when the claim succeeds.
-        unique: Also refuse when another row of the same message, tool call id and arguments
-            has run or is running (ungated calls reached by another task).
-    """
-
-    key: str
-    new: NewCall | None = None
-    run_id: str
-    owner: str
-    lease: float
-    repeatable: bool = False
-    decision: JsonObject | None = None
-    answer: str | None = None
-    interrupt_id: str | None = None
-    executed_digest: str
-    charges: tuple[Charge, ...] = ()
-    events: tuple[Event, ...] = ()
-    unique: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
-    """What became of a claim.
-
-    Attributes:
-        state: ``claimed``: run it under ``row.fence``. ``settled``: ``row`` has the outcome.
-            ``in_progress``: somebody's live claim. ``in_doubt``: a claim ran out (the row was
-            set to in_doubt unless it was already). ``expired``: past its deadline (the row was
-            set). ``void``: overtaken. ``exceeded``: a counter is spent, see ``exceeded``.
-            ``missing``: no row and none to make.
-        row: The row after the transaction.
-    """
-
-    state: Literal[
-        "claimed", "settled", "in_progress", "in_doubt", "expired", "void", "exceeded", "missing"
-    ]
-    row: CallRow | None
-    exceeded: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settle:
-    """The end of a claimed call; refused when the fence is not the row's newest.
-
-    Attributes:
-        status: ``succeeded``, ``failed``, ``in_doubt`` or ``suspended``.
-        refunds: Counters to give back (amount is subtracted, never below 0).
-    """
-
-    key: str
-    fence: int
-    status: CallStatus
-    outcome: JsonValue = None
-    events: tuple[Event, ...] = ()
-    refunds: tuple[Charge, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
-    """The end of a question that does not lead to a run: denied, responded, expired or void.
-
-    Only rows that are ``requested`` or ``approved`` change.
-    """
-
-    key: str
-    status: CallStatus
-    run_id: str = ""
-    decision: JsonObject | None = None
-    answer: str | None = None
-    interrupt_id: str | None = None
-    outcome: JsonValue = None
-    events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """The state of a turn's counters after a charge.
-
-    Attributes:
-        exceeded: Scope that had nothing left; then nothing was charged.
-        used: Value of every scope asked about.
-        recent: Lines of the newest events of this turn, oldest first.
-        head: The newest link of the thread's chain, if any.
-    """
-
-    exceeded: str | None
-    used: Mapping[str, int]
-    recent: Sequence[StoredEvent] = ()
-    head: ThreadHead | None = None
-
-
 class Store(Protocol):
     """Durable memory of the adapter. Every method raises StoreUnavailable when it cannot."""
 
@@ -306,9 +56,7 @@ class Store(Protocol):
         """Return the rows of one AI message's calls, in all tasks, oldest first."""
         ...
 
-    async def requested(
-        self, thread_id: str | None = None, limit: int = 100
-    ) -> Sequence[CallRow]:
+    async def requested(self, thread_id: str | None = None, limit: int = 100) -> Sequence[CallRow]:
         """Return rows that wait for an answer, oldest first."""
         ...
 
@@ -319,7 +67,8 @@ class Store(Protocol):
 
         The events are written only when the row is made. ``peek`` is looked at only then too.
         A row that is still requested and whose policy or schema digest differs takes over the
-        new digests and request: it will ask again under another binding.
+        new digests and request, and the events are written then too: it will ask again under
+        another binding.
         """
         ...
 
@@ -336,14 +85,15 @@ class Store(Protocol):
         show: Sequence[str] = (),
         recent: tuple[str, str, int] | None = None,
     ) -> Turn:
-        """Charge counters (all or none) and write events if the charge succeeded.
+        r"""Charge counters (all or none) and write events if the charge succeeded.
 
         Args:
             charges: What to add.
             events: Written when nothing was exceeded.
-            unless: ``thread_id + "\\n" + event id``: charge nothing when that event exists
+            unless: ``thread_id + "\n" + event id``: charge nothing when that event exists
                 (the work was counted before).
-            show: Further scopes whose values are wanted.
+            show: Further scopes whose values are wanted. Values and the head are looked up only
+                when this or ``recent`` is given.
             recent: ``(thread_id, turn_id, n)``: also return the newest n events of a turn.
         """
         ...
@@ -362,6 +112,14 @@ class Store(Protocol):
 
     async def append(self, events: Sequence[Event]) -> int:
         """Append events to their threads' chains; returns how many were new."""
+        ...
+
+    def post(self, events: Sequence[Event]) -> None:
+        """Append events without waiting for the commit.
+
+        They are committed before, or together with, whatever is asked of the store after this; a
+        failure is logged. For events that something awaited follows anyway.
+        """
         ...
 
     async def events(

@@ -173,6 +173,4 @@ def _arguments(call: ToolCall, registry: Registry) -> JsonObject:
 def _shown(name: object) -> str:
     """Quote an invented name without letting it flood or break a message."""
     text = str(name)
-    return repr(text if len(text) <= 64 else text[:61] + "...")  # noqa: PLR2004 - display width
-
-
+    return repr(text if len(text) <= 64 else text[:61] + "...")

@@ -20,6 +20,6 @@ _ROOMS = {
 
 def __getattr__(name: str) -> Any:
     """Import a public name on use, so that the package imports without LangGraph."""
-    from adapter.langgraph.lazy import load  # noqa: PLC0415 - on use
+    from adapter.langgraph.lazy import load
 
     return load(name, _ROOMS)

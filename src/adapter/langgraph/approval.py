@@ -18,6 +18,7 @@ from typing import Any, Literal
 from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.types import Interrupt, interrupt
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from typing_extensions import override
 
 from adapter.core.approvals import (
     Answer,
@@ -87,8 +88,9 @@ class SignedAnswer(BaseModel):
             raise ValueError(error.message) from None
 
     @classmethod
+    @override
     def __get_pydantic_json_schema__(cls, _core: Any, _handler: Any) -> dict[str, Any]:
-        """Return one constant schema; deriving it for every pause would cost more than the pause."""
+        """Return one constant schema; deriving it would cost more than the pause."""
         return _SCHEMA
 
 

@@ -15,6 +15,7 @@ from langchain_core.tools.base import _is_injected_arg_type
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError, ToolUsageError
 from adapter.core.invoke import Fence
@@ -47,8 +48,8 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
 
 
 def _schema(tool: BaseTool) -> PydanticSchema:
-    shown = tool.tool_call_schema
-    full = tool.args_schema
+    shown: Any = tool.tool_call_schema
+    full: Any = tool.args_schema
     if not (inspect.isclass(shown) and issubclass(shown, BaseModel)):
         msg = (
             f"Tool {tool.name!r} describes its arguments by a plain JSON schema; give it a "
@@ -73,17 +74,17 @@ def _schema(tool: BaseTool) -> PydanticSchema:
         and full.model_fields.keys() == shown.model_fields.keys()
     )
     # The tool's own model has its validators; the shown one is a subset without them.
-    return PydanticSchema(full if same else shown, json_schema)  # type: ignore[arg-type]
+    return PydanticSchema(full if same else shown, json_schema)
 
 
 def _injected(tool: BaseTool) -> frozenset[str]:
     """Return names of arguments the host fills in, which no signature covers."""
     inner = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run  # noqa: SLF001
     hints = dict(get_type_hints(inner, include_extras=True))
-    schema = tool.get_input_schema()
+    schema: Any = tool.get_input_schema()
     hints |= {name: field.annotation for name, field in schema.model_fields.items()}
     names = {name for name, hint in hints.items() if _is_injected_arg_type(hint)}
-    shown = tool.tool_call_schema
+    shown: Any = tool.tool_call_schema
     if inspect.isclass(shown) and issubclass(shown, BaseModel):
         names |= schema.model_fields.keys() - shown.model_fields.keys()
     return frozenset(names | {"runtime"})
@@ -98,7 +99,8 @@ class _Fenced(BaseTool):
     fence: Fence
     injected: frozenset[str]
 
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+    @override
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
         self._enter(input)
         try:
             return self.inner.invoke(input, config, **kwargs)
@@ -106,7 +108,8 @@ class _Fenced(BaseTool):
             self.fence.saw(error)
             raise
 
-    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:  # noqa: A002
+    @override
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
         self._enter(input)
         try:
             return await self.inner.ainvoke(input, config, **kwargs)
@@ -121,6 +124,7 @@ class _Fenced(BaseTool):
             raise ToolUsageError(msg)
         self.fence.consume({k: v for k, v in arguments.items() if k not in self.injected})
 
+    @override
     def _run(self, *_args: Any, **_kwargs: Any) -> Any:
         msg = "A governed tool is invoked with a tool call only."
         raise ToolUsageError(msg)
@@ -163,7 +167,8 @@ class ToolInvocation:
         """Run the tool with these arguments, through the fence if there is one."""
         request = self._request
         changes: dict[str, Any] = {}
-        if arguments != request.tool_call["args"]:
+        # 1 == 1.0 == True for Python, not for a tool: compare what is written, not what is equal.
+        if repr(arguments) != repr(request.tool_call["args"]):
             changes["tool_call"] = {**request.tool_call, "args": arguments}
         if fence is not None and request.tool is not None:
             changes["tool"] = _Fenced.model_construct(

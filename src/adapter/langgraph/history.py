@@ -9,7 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolMessage,
+)
+from langchain_core.messages import ToolCall as ToolCallDict
 
 from adapter.core.types import ToolCall
 from adapter.core.validation import Batch
@@ -125,7 +132,10 @@ def with_ids(message: AIMessage) -> AIMessage:
 
     A missing id becomes ``<AI message id>:<index>``; a later duplicate is removed.
     """
-    calls, seen, changed = [], set(), False
+    calls: list[ToolCallDict] = []
+    bad: list[InvalidToolCall] = []
+    seen: set[str] = set()
+    changed = False
     for index, call in enumerate(message.tool_calls):
         call_id = call["id"]
         if not call_id:
@@ -136,9 +146,8 @@ def with_ids(message: AIMessage) -> AIMessage:
             continue
         seen.add(call_id)
         calls.append({**call, "id": call_id})
-    bad = []
-    for index, call in enumerate(message.invalid_tool_calls):
-        call_id = call.get("id")
+    for index, unreadable in enumerate(message.invalid_tool_calls):
+        call_id = unreadable.get("id")
         if not call_id:
             call_id = f"{message.id}:invalid-{index}"
             changed = True
@@ -146,7 +155,7 @@ def with_ids(message: AIMessage) -> AIMessage:
             changed = True
             continue
         seen.add(call_id)
-        bad.append({**call, "id": call_id})
+        bad.append({**unreadable, "id": call_id})
     if not changed:
         return message
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": bad})

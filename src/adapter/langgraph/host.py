@@ -75,8 +75,10 @@ def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
     given = resume_map(conf)
     have = len(pad.resume)
     saved = have
-    if have and given and (
-        pause_id(namespace, have - 1) in given or pause_id(namespace, 0) in given
+    if (
+        have
+        and given
+        and (pause_id(namespace, have - 1) in given or pause_id(namespace, 0) in given)
     ):
         saved = have - 1
     return TaskAnswers(

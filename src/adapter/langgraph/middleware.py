@@ -7,6 +7,7 @@ gate and behind its fence, and sees the call only after it was claimed.
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
@@ -22,6 +23,7 @@ from langchain.agents.middleware.types import (
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
+from typing_extensions import override
 
 from adapter.core.errors import (
     ConfigurationError,
@@ -80,6 +82,7 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
             self._shown = (ModelVisibleError, ToolFailed, ToolTimeout)  # type: ignore[assignment]
         self._admissions: OrderedDict[str, tuple[Any, Admission]] = OrderedDict()
 
+    @override
     def awrap_model_call(  # type: ignore[override]
         self,
         request: ModelRequest[Any],
@@ -88,6 +91,7 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         """Govern one model call. Plain, not async: LangChain sends async hooks through threads."""
         return self._turn.call(request, handler)
 
+    @override
     def wrap_model_call(
         self,
         request: ModelRequest[Any],
@@ -96,10 +100,11 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         """Govern one model call of a synchronous run."""
 
         async def inline(changed: ModelRequest[Any]) -> ModelResponse[Any]:
-            return await _in_thread(handler, changed)
+            return await asyncio.to_thread(handler, changed)
 
         return run_sync(self._turn.call(request, inline))
 
+    @override
     def awrap_tool_call(  # type: ignore[override]
         self,
         request: ToolCallRequest,
@@ -108,6 +113,7 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         """Govern one tool call. Plain, not async: LangChain sends async hooks through threads."""
         return self._govern(request, ToolInvocation(request, handler, threaded=False))
 
+    @override
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolResult]
     ) -> Any:
@@ -185,5 +191,8 @@ def _proposed(message: AIMessage, request: ToolCallRequest) -> bool:
     )
 
 
-async def _in_thread(handler: Callable[[Any], Any], request: Any) -> Any:
-    return await asyncio.to_thread(handler, request)
+# LangChain's tracing wrapper asks for each hook's signature at every call; computing it anew costs
+# more than an audit event.
+_hooks: tuple[Any, ...] = (AdapterMiddleware.awrap_model_call, AdapterMiddleware.awrap_tool_call)
+for _hook in _hooks:
+    _hook.__signature__ = inspect.signature(_hook)

@@ -18,7 +18,15 @@ from langgraph.types import Command
 from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import AdapterError, ToolUsageError
 
-__all__ = ["belongs", "error_message", "from_record", "is_error", "result_messages", "text_message", "to_record"]
+__all__ = [
+    "belongs",
+    "error_message",
+    "from_record",
+    "is_error",
+    "result_messages",
+    "text_message",
+    "to_record",
+]
 
 _MESSAGES = "messages"
 
@@ -86,7 +94,8 @@ def _recorded(result: Any) -> Any:
     if isinstance(result, list):
         return {"list": [_recorded(item) for item in result]}
     if isinstance(result, Command) and not result.resume:
-        goto = [result.goto] if isinstance(result.goto, str) else list(result.goto)
+        wanted: Any = result.goto
+        goto = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
         if not all(isinstance(name, str) for name in goto):
             msg = "a Send has no JSON form"
             raise TypeError(msg)

@@ -5,19 +5,17 @@ Only fields the server fills in and a client cannot spoof are read for identity.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
+from adapter.core.ids import new_id
 from adapter.core.types import CallContext, Place
 from adapter.langgraph.host import configurable
 
 __all__ = ["surroundings"]
 
 
-def surroundings(
-    runtime: Any, turn_id: str, *, ids: Callable[[], str] = lambda: uuid.uuid4().hex
-) -> CallContext:
+def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id) -> CallContext:
     """Return the context of what runs here.
 
     Args:

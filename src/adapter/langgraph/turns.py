@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
@@ -52,6 +52,8 @@ _RANK = {
     CallStatus.EXPIRED: 7,
 }
 
+_DETAILS = ("decision", "reviewer", "reason", "error", "code")
+
 Handler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
@@ -71,7 +73,7 @@ class ModelTurn:
         self._offered(request.tools)
         messages, mended = await self._mended(request)
         if mended:
-            request = request.override(messages=messages)
+            request = request.override(messages=cast("Any", messages))
         made: list[BaseMessage] = []
         response: ModelResponse[Any] | None = None
         while True:
@@ -88,7 +90,7 @@ class ModelTurn:
                 break
             # Only unreadable calls: LangGraph would end here, so the model is asked again now.
             messages = [*messages, *added]
-            request = request.override(messages=messages)
+            request = request.override(messages=cast("Any", messages))
         result: list[BaseMessage] = made
         if mended:
             result = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *request_history(request, made), *made]
@@ -129,7 +131,7 @@ class ModelTurn:
 
     async def _mended(self, request: ModelRequest[Any]) -> tuple[list[BaseMessage], bool]:
         """Give every call that was left without a result one, from the journal if it has it."""
-        messages = list(request.messages)
+        messages: list[BaseMessage] = list(request.messages)
         gaps = history.unanswered(messages)
         if not gaps:
             return messages, False
@@ -181,7 +183,7 @@ class ModelTurn:
         if not batch.calls and not batch.unparsable:
             return made
         ctx = replace(ctx, metadata={"message_id": message.id or ""})
-        await self._proposed(batch, ctx, message.id or "")
+        self._proposed(batch, ctx, message.id or "")
         faults = dict(self.executor.admit(batch).faults)
         ended = not faults and self._last(ctx, turn)
         if ended:
@@ -207,7 +209,7 @@ class ModelTurn:
             return tools
         return ""
 
-    async def _proposed(self, batch: Any, ctx: CallContext, message_id: str) -> None:
+    def _proposed(self, batch: Any, ctx: CallContext, message_id: str) -> None:
         registry = self.executor.registry
         events = [
             self.executor.audit.event(
@@ -227,12 +229,11 @@ class ModelTurn:
             )
             for call_id, name in batch.unparsable
         ]
-        await self.executor.store.append(events)
+        # Whatever a call does first in the store is committed after this.
+        self.executor.store.post(events)
 
 
-def request_history(
-    request: ModelRequest[Any], made: Sequence[BaseMessage]
-) -> list[BaseMessage]:
+def request_history(request: ModelRequest[Any], made: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the mended history without what this model call itself added."""
     own = {id(message) for message in made}
     return [message for message in request.messages if id(message) not in own]
@@ -246,9 +247,7 @@ def _plain(response: Any) -> ModelResponse[Any]:
     return response  # type: ignore[no-any-return]
 
 
-def _errors(
-    faults: dict[str, ModelVisibleError], names: dict[str, str]
-) -> list[ToolMessage]:
+def _errors(faults: dict[str, ModelVisibleError], names: dict[str, str]) -> list[ToolMessage]:
     return [
         results.error_message(error, call_id, names.get(call_id, ""))
         for call_id, error in faults.items()
@@ -277,5 +276,6 @@ def _outcome(row: CallRow | None, call_id: str, name: str) -> ToolMessage:
 
 def _entry(event: StoredEvent) -> dict[str, Any]:
     body = json.loads(event.line)["body"]
-    kept = ("kind", "tool", "call_id", "at", "data")
-    return {"seq": event.seq, **{name: body[name] for name in kept}}
+    entry = {name: body[name] for name in ("kind", "tool", "call_id", "at")}
+    shown = {name: body["data"][name] for name in _DETAILS if name in body["data"]}
+    return {"seq": event.seq, **entry, **shown}

@@ -22,11 +22,12 @@ __all__ = ["Chains"]
 class _Chain:
     """One thread's chain as this transaction sees it."""
 
-    __slots__ = ("count", "hash", "ids", "moved", "run_id", "runs", "seq", "thread_id")
+    __slots__ = ("absent", "count", "hash", "ids", "moved", "run_id", "runs", "seq", "thread_id")
 
     def __init__(self, thread_id: str, head: Sequence[Any] | None) -> None:
         self.thread_id = thread_id
         self.ids: set[str] = set()
+        self.absent: set[str] = set()
         self.moved = False
         self.runs: dict[str, int] = {}
         if head is None:
@@ -72,7 +73,10 @@ class Chains:
     def has(self, thread_id: str, event_id: str) -> bool:
         """Tell whether the thread has an event of this id."""
         chain = self._chain(thread_id)
-        return event_id in chain.ids or event_id in self._stored(chain, [event_id])
+        if event_id in chain.ids or event_id in self._stored(chain, [event_id]):
+            return True
+        chain.absent.add(event_id)  # this transaction has the lock: it stays so
+        return False
 
     def flush(self) -> None:
         """Write what was linked since the last flush."""
@@ -145,13 +149,15 @@ class Chains:
         known: set[tuple[str, str]] = set()
         for thread_id, ids in wanted.items():
             chain = self._chain(thread_id)
-            found = self._stored(chain, [one for one in ids if one not in chain.ids])
+            found = self._stored(
+                chain, [one for one in ids if one not in chain.ids and one not in chain.absent]
+            )
             known.update((thread_id, one) for one in found)
         return known
 
     def _stored(self, chain: _Chain, ids: Sequence[str]) -> set[str]:
         found: set[str] = set()
-        if chain.seq == 0:
+        if chain.seq == 0 or not ids:
             return found
         most = ID_SLOTS[-1]
         for start in range(0, len(ids), most):
@@ -162,4 +168,5 @@ class Chains:
                 self._transaction.sql.event_ids[slots], {"at_thread": chain.thread_id, **asked}
             )
             found.update(row[0] for row in rows)
+        chain.absent.update(one for one in ids if one not in found)
         return found

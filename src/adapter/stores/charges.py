@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from adapter.core.store import Charge, Event, StoredEvent, ThreadHead, Turn
-from adapter.stores import counters
 from adapter.stores.rows import head_row, stored_event
 from adapter.stores.transaction import Transaction
 
@@ -14,7 +13,7 @@ __all__ = ["charge_turn"]
 
 def charge_turn(
     tx: Transaction,
-    now: int,
+    _now: int,
     *,
     charges: Sequence[Charge],
     events: Sequence[Event],
@@ -24,11 +23,14 @@ def charge_turn(
 ) -> Turn:
     """Charge all or none, link the events if nothing was exceeded, and look around."""
     counted = unless is not None and tx.chains.has(*_split(unless))
-    exceeded = None if counted else counters.charge(tx, now, charges)
+    exceeded = None if counted else tx.counters.charge(charges)
     if exceeded is None:
         # counted before means written before, in one transaction: every id may exist
         tx.chains.append(events, careful=counted)
-    used = counters.used(tx, dict.fromkeys([*(one.scope for one in charges), *show]))
+    if recent is None and not show:
+        # most callers only want to know whether they may go on: nothing to look up for them
+        return Turn(exceeded=exceeded, used={})
+    used = tx.counters.used(dict.fromkeys([*(one.scope for one in charges), *show]))
     thread_id = _thread(events, unless, recent)
     return Turn(
         exceeded=exceeded,

@@ -1,74 +1,112 @@
-"""Counters: one row per scope, added to by a conditional statement, never counted."""
+"""Counters: one row per scope, read once per transaction and raised by one conditional statement.
+
+The transaction holds the scopes' locks, so what was read stays true until it ends; the limit is in
+the statement's condition all the same, and a statement that raises nothing fails the transaction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from adapter.core.store import Charge
 from adapter.stores.statements import UNLIMITED
-from adapter.stores.transaction import Transaction
 
-__all__ = ["charge", "peek", "refund", "used"]
+if TYPE_CHECKING:
+    from adapter.stores.transaction import Transaction
+
+__all__ = ["Counters"]
 
 
-def charge(tx: Transaction, now: int, charges: Sequence[Charge]) -> str | None:
-    """Add every amount, or none.
+class _Counter:
+    """One counter as this transaction sees it."""
+
+    __slots__ = ("delta", "limit", "value")
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+        self.delta = 0
+        self.limit = UNLIMITED
+
+
+class Counters:
+    """The counters that one transaction looks at and charges.
 
     Args:
-        tx: The open transaction.
-        now: Its time, milliseconds.
-        charges: What to add. Scopes are taken in sorted order.
-
-    Returns:
-        The scope that had nothing left (then nothing was added), or None.
+        transaction: The open transaction.
     """
-    if len(charges) > 1:
-        charges = sorted(charges, key=_scope)
-    for done, one in enumerate(charges):
-        if not _fits(one, 0) or not _add(tx, now, one):
-            refund(tx, now, charges[:done])
-            return one.scope
-    return None
 
+    __slots__ = ("_counters", "_transaction")
 
-def peek(tx: Transaction, charges: Iterable[Charge]) -> str | None:
-    """Return the first scope whose charge would be refused, changing nothing."""
-    for one in charges:
-        if one.limit is None:
-            continue
-        row = tx.one(tx.sql.counter_get, {"at_scope": one.scope})
-        if not _fits(one, 0 if row is None else row[0]):
-            return one.scope
-    return None
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self._counters: dict[str, _Counter] = {}
 
+    def charge(self, charges: Sequence[Charge]) -> str | None:
+        """Add every amount, or none.
 
-def refund(tx: Transaction, now: int, charges: Iterable[Charge]) -> None:
-    """Subtract every amount, never below 0."""
-    for one in charges:
-        tx.run(tx.sql.counter_take, {"at_scope": one.scope, "at_amount": one.amount, "at_now": now})
+        Returns:
+            The scope that had nothing left (then nothing was added), or None.
+        """
+        exceeded = self.peek(charges)
+        if exceeded is None:
+            for one in charges:
+                counter = self._counter(one.scope)
+                counter.value += one.amount
+                counter.delta += one.amount
+                if one.limit is not None:
+                    counter.limit = min(counter.limit, one.limit)
+        return exceeded
 
+    def peek(self, charges: Iterable[Charge]) -> str | None:
+        """Return the first scope whose charge would be refused, changing nothing."""
+        wanted: dict[str, int] = {}
+        for one in charges:
+            wanted[one.scope] = total = wanted.get(one.scope, 0) + one.amount
+            if one.limit is not None and (
+                one.limit <= 0 or self._counter(one.scope).value + total > one.limit
+            ):
+                return one.scope
+        return None
 
-def used(tx: Transaction, scopes: Iterable[str]) -> dict[str, int]:
-    """Return the value of each scope; 0 for one never charged."""
-    found: dict[str, int] = {}
-    for scope in scopes:
-        row = tx.one(tx.sql.counter_get, {"at_scope": scope})
-        found[scope] = 0 if row is None else int(row[0])
-    return found
+    def refund(self, charges: Iterable[Charge]) -> None:
+        """Subtract every amount, never below 0."""
+        for one in charges:
+            counter = self._counter(one.scope)
+            back = min(one.amount, counter.value)
+            counter.value -= back
+            counter.delta -= back
 
+    def used(self, scopes: Iterable[str]) -> dict[str, int]:
+        """Return the value of each scope; 0 for one never charged."""
+        return {scope: self._counter(scope).value for scope in scopes}
 
-def _scope(one: Charge) -> str:
-    return one.scope
+    def flush(self, now: int) -> None:
+        """Write what changed.
 
+        Raises:
+            RuntimeError: A counter passed its limit although this transaction holds its lock.
+        """
+        sql, changed = self._transaction.sql, sorted(self._counters.items())
+        raised = [
+            {"scope": scope, "used": one.delta, "updated_at": now, "at_limit": one.limit}
+            for scope, one in changed
+            if one.delta > 0
+        ]
+        if raised and self._transaction.many(sql.counter_add, raised) != len(raised):
+            msg = "a counter passed its limit under its lock"
+            raise RuntimeError(msg)
+        for scope, one in changed:
+            if one.delta < 0:
+                self._transaction.run(
+                    sql.counter_take, {"at_scope": scope, "at_amount": -one.delta, "at_now": now}
+                )
+            one.delta = 0
 
-def _fits(one: Charge, value: int) -> bool:
-    return one.limit is None or (one.limit > 0 and value + one.amount <= one.limit)
-
-
-def _add(tx: Transaction, now: int, one: Charge) -> bool:
-    limit = UNLIMITED if one.limit is None else one.limit
-    row = tx.one(
-        tx.sql.counter_add,
-        {"scope": one.scope, "used": one.amount, "updated_at": now, "at_limit": limit},
-    )
-    return row is not None
+    def _counter(self, scope: str) -> _Counter:
+        counter = self._counters.get(scope)
+        if counter is None:
+            sql = self._transaction.sql
+            row = self._transaction.one(sql.counter_get, {"at_scope": scope})
+            counter = self._counters[scope] = _Counter(0 if row is None else int(row[0]))
+        return counter

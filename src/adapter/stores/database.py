@@ -31,6 +31,8 @@ SqliteSync: TypeAlias = Literal["NORMAL", "FULL"]
 
 _LOCK_SPACE = zlib.crc32(b"agent-adapter:store") & 0x7FFFFFFF
 _LOCK_BUCKETS = 256
+_LOCKS = "SELECT pg_advisory_xact_lock(%s, bucket) FROM unnest(%s::int[]) AS bucket"
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _SQLITE_NEEDED = (3, 35, 0)  # RETURNING
 
 
@@ -153,7 +155,7 @@ class SqliteDatabase(Database):
         @event.listens_for(engine, "connect")
         def _set_up(connection: Any, _record: Any) -> None:
             connection.execute(f"PRAGMA synchronous={sync}")
-            connection.execute("PRAGMA cache_size=-32768")
+            connection.execute("PRAGMA cache_size=-65536")
 
         return engine, tables()
 
@@ -185,17 +187,18 @@ class PostgresDatabase(Database):
         """Lock what the transaction names, then read the clock."""
         buckets = sorted({zlib.crc32(name.encode()) % _LOCK_BUCKETS for name in locks})
         if buckets:
-            cursor.execute(self.sql.locks.text, (_LOCK_SPACE, buckets))
+            cursor.execute(_LOCKS, (_LOCK_SPACE, buckets))
         if self._clock is not None:
             return self._clock()
-        cursor.execute(self.sql.clock.text)
+        cursor.execute(_NOW)
         now: int = cursor.fetchone()[0]
         return now
 
     @override
     def _engine(self) -> tuple[Engine, Tables]:
         engine = create_engine(
-            self.url.set(drivername="postgresql+psycopg"), paramstyle="format",
+            self.url.set(drivername="postgresql+psycopg"),
+            paramstyle="format",
             connect_args={"connect_timeout": 5},
         )
 

@@ -69,6 +69,8 @@ _BY_STATE = (
     ("22", _VALUE),
 )
 
+_BY_NAME = {"OperationalError": _REFUSED, "InterfaceError": _REFUSED, "DataError": _VALUE}
+
 
 def unavailable(error: Exception, *, place: str, driver_errors: tuple[type[Exception], ...]) -> Any:
     """Return the error to raise for one that an operation met.
@@ -99,10 +101,8 @@ def _reason(cause: BaseException) -> tuple[str, str]:
         text = str(cause)
         return next((reason for form, reason in _BY_TEXT if form.search(text)), _OTHER)
     state = getattr(cause, "sqlstate", None)
-    if state is None:  # psycopg knows no state where there was no connection
-        return (
-            _REFUSED if type(cause).__name__ in {"OperationalError", "InterfaceError"} else _OTHER
-        )
+    if state is None:  # psycopg knows no state where the server did not speak
+        return _BY_NAME.get(type(cause).__name__, _OTHER)
     return next((reason for start, reason in _BY_STATE if state.startswith(start)), _OTHER)
 
 

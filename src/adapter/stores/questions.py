@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.core.store import CallRow, Charge, Close, Event, Opened
-from adapter.stores import counters
+from adapter.core.types import CallStatus
 from adapter.stores.rows import call_row, milliseconds, with_answer
+from adapter.stores.schema import CALL_FIELDS
 from adapter.stores.transaction import Transaction
 
 __all__ = ["close_question", "get", "insert_call", "open_question"]
@@ -31,9 +32,9 @@ def insert_call(
         ttl: Seconds until a question expires; None for never.
     """
     expires_at = None if ttl is None else now + milliseconds(ttl)
-    times = {"issued_at": now, "expires_at": expires_at, "updated_at": now}
-    row = tx.one(tx.sql.call_insert, {**values, **times})
-    return None if row is None else call_row(row)
+    row = {**values, "issued_at": now, "expires_at": expires_at, "updated_at": now}
+    made = tx.run(tx.sql.call_insert, row)
+    return call_row([row[name] for name in CALL_FIELDS]) if made else None
 
 
 def open_question(
@@ -48,8 +49,8 @@ def open_question(
     """Make the row of a question unless it exists or a counter has nothing left."""
     row = get(tx, values["key"])
     if row is not None:
-        return Opened(row=row, created=False, now=now)
-    exceeded = counters.peek(tx, peek)
+        return _reworded(tx, now, row, values, events)
+    exceeded = tx.counters.peek(peek)
     if exceeded is not None:
         return Opened(row=None, created=False, now=now, exceeded=exceeded)
     row = insert_call(tx, now, values, ttl=ttl)
@@ -57,6 +58,30 @@ def open_question(
         return Opened(row=get(tx, values["key"]), created=False, now=now)
     tx.chains.append(events)
     return Opened(row=row, created=True, now=now)
+
+
+def _reworded(
+    tx: Transaction, now: int, row: CallRow, values: Mapping[str, Any], events: Sequence[Event]
+) -> Opened:
+    """Return the row; a question under another policy or schema takes over the new wording."""
+    before = (row.policy_digest, row.schema_digest)
+    wanted = (values["policy_digest"], values["schema_digest"])
+    if before == wanted or row.status is not CallStatus.REQUESTED:
+        return Opened(row=row, created=False, now=now)
+    reworded = tx.one(
+        tx.sql.call_reword,
+        {
+            "at_key": row.key,
+            "at_now": now,
+            "request": values["request"],
+            "policy_digest": wanted[0],
+            "schema_digest": wanted[1],
+        },
+    )
+    if reworded is None:
+        return Opened(row=get(tx, row.key), created=False, now=now)
+    tx.chains.append(events)
+    return Opened(row=call_row(reworded), created=False, now=now, replaced=before)
 
 
 def close_question(
@@ -75,6 +100,7 @@ def close_question(
             "run_id": close.run_id or None,
             "decision": decision,
             "answers": with_answer(row.answers, close.answer),
+            "taken_at": close.interrupt_id,
             "outcome": outcome,
         },
     )

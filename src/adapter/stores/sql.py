@@ -181,6 +181,10 @@ class SqlStore:
         )
         return fresh
 
+    def post(self, events: Sequence[Event]) -> None:
+        """Append events without waiting; they are committed before whatever is asked next."""
+        self._writer.post(partial(reads.append, events=events), tuple(_threads(events)))
+
     async def get(self, key: str) -> CallRow | None:
         """Return one row of the journal."""
         row: CallRow | None = await self._read(partial(reads.get, key=key))

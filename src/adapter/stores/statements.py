@@ -18,6 +18,7 @@ from sqlalchemy import (
     Text,
     bindparam,
     case,
+    delete,
     func,
     insert,
     literal_column,
@@ -99,16 +100,6 @@ class Statements:
         self._counters(tables.counters)
         self._events(tables.audit_events)
         self._heads(tables.audit_heads)
-        if dialect.name == "sqlite":
-            return
-        self.clock = Statement(
-            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint", (), {}
-        )
-        self.locks = Statement(
-            "SELECT pg_advisory_xact_lock(%s, bucket) FROM unnest(%s::int[]) AS bucket",
-            ("space", "buckets"),
-            {},
-        )
 
     def _text(self, statement: Any) -> Statement:
         compiled = statement.compile(dialect=self._dialect)
@@ -146,9 +137,7 @@ class Statements:
                 c.arguments_digest == bindparam("at_arguments"),
                 c.key != bindparam("at_key"),
                 _any(c.status, _RAN),
-            )
-            .order_by(*in_order)
-            .limit(1)
+            ).limit(1)
         )
 
     def _call_writes(self, calls: Table) -> None:
@@ -161,10 +150,10 @@ class Statements:
         ran_out = or_(c.lease_until.is_(None), c.lease_until <= now)
         values: dict[str, Any] = {name: bindparam(name) for name in CALL_FIELDS}
         self.call_insert = self._text(
-            self._upsert(calls)
-            .values(values)
-            .on_conflict_do_nothing(index_elements=["key"])
-            .returning(*returned)
+            self._upsert(calls).values(values).on_conflict_do_nothing(index_elements=["key"])
+        )
+        self.call_forget = self._text(
+            delete(calls).where(mine, claimed, same_fence, c.run_id == bindparam("at_run"))
         )
         claim = update(calls).values(
             status=literal_column("'claimed'"),
@@ -174,6 +163,7 @@ class Statements:
             run_id=bindparam("run_id"),
             decision=func.coalesce(bindparam("decision", type_=Text), c.decision),
             answers=bindparam("answers"),
+            interrupt_id=func.coalesce(bindparam("taken_at", type_=Text), c.interrupt_id),
             executed_digest=bindparam("executed_digest"),
             updated_at=now,
         )
@@ -205,6 +195,17 @@ class Statements:
             )
             .where(mine, same_fence, _any(c.status, (CallStatus.CLAIMED, CallStatus.IN_DOUBT)))
         )
+        self.call_reword = self._text(
+            update(calls)
+            .values(
+                request=bindparam("request"),
+                policy_digest=bindparam("policy_digest"),
+                schema_digest=bindparam("schema_digest"),
+                updated_at=now,
+            )
+            .where(mine, _is(c.status, CallStatus.REQUESTED))
+            .returning(*returned)
+        )
         self.call_renew = self._text(
             update(calls)
             .values(lease_until=bindparam("lease_until"), updated_at=now)
@@ -217,6 +218,7 @@ class Statements:
                 run_id=func.coalesce(bindparam("run_id", type_=Text), c.run_id),
                 decision=func.coalesce(bindparam("decision", type_=Text), c.decision),
                 answers=bindparam("answers"),
+                interrupt_id=func.coalesce(bindparam("taken_at", type_=Text), c.interrupt_id),
                 outcome=bindparam("outcome"),
                 updated_at=now,
             )
@@ -226,6 +228,14 @@ class Statements:
 
     def _counters(self, counters: Table) -> None:
         c = counters.c
+        self.counter_raise = self._text(
+            update(counters)
+            .values(used=c.used + bindparam("amount"), updated_at=bindparam("at_now"))
+            .where(
+                c.scope == bindparam("at_scope"),
+                c.used + bindparam("amount") <= bindparam("at_limit", type_=c.used.type),
+            )
+        )
         add = self._upsert(counters)
         total = c.used + add.excluded.used
         self.counter_get = self._text(select(c.used).where(c.scope == bindparam("at_scope")))
@@ -234,7 +244,7 @@ class Statements:
                 index_elements=["scope"],
                 set_={"used": total, "updated_at": add.excluded.updated_at},
                 where=total <= bindparam("at_limit", type_=c.used.type),
-            ).returning(c.used)
+            )
         )
         amount = bindparam("at_amount", type_=c.used.type)
         self.counter_take = self._text(

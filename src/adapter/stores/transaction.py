@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from adapter.stores.chains import Chains
+from adapter.stores.counters import Counters
 from adapter.stores.statements import Statement, Statements
 
 __all__ = ["Operation", "Transaction"]
@@ -25,12 +26,18 @@ class Transaction:
         careful: Look every event id up before linking it; see ``Chains``.
     """
 
-    __slots__ = ("_cursor", "chains", "sql")
+    __slots__ = ("_cursor", "chains", "counters", "sql")
 
     def __init__(self, cursor: Any, sql: Statements, *, careful: bool = False) -> None:
         self._cursor = cursor
         self.sql = sql
         self.chains = Chains(self, careful=careful)
+        self.counters = Counters(self)
+
+    def flush(self, now: int) -> None:
+        """Write what the chains and counters hold back until the end."""
+        self.chains.flush()
+        self.counters.flush(now)
 
     def one(self, statement: Statement, parameters: Mapping[str, Any]) -> Sequence[Any] | None:
         """Run a statement and return its first row, if any."""
@@ -53,9 +60,12 @@ class Transaction:
         count: int = cursor.rowcount
         return count
 
-    def many(self, statement: Statement, parameters: Sequence[Mapping[str, Any]]) -> None:
-        """Run a statement once for each set of parameters."""
-        self._cursor.executemany(statement.text, [statement.arrange(one) for one in parameters])
+    def many(self, statement: Statement, parameters: Sequence[Mapping[str, Any]]) -> int:
+        """Run a statement once for each set of parameters; return how many rows changed."""
+        cursor = self._cursor
+        cursor.executemany(statement.text, [statement.arrange(one) for one in parameters])
+        count: int = cursor.rowcount
+        return count
 
 
 Operation: TypeAlias = Callable[[Transaction, int], T]

@@ -7,6 +7,7 @@ their own event loops; each loop is woken once per transaction.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 from queue import SimpleQueue
@@ -19,6 +20,8 @@ from adapter.stores.database import Database
 from adapter.stores.transaction import Operation, Transaction
 
 __all__ = ["Writer"]
+
+_log = logging.getLogger(__name__)
 
 _MOST = 256
 """Most operations in one transaction: bounds how long it holds its locks."""
@@ -33,8 +36,8 @@ class _Job:
         self,
         operation: Operation[Any],
         locks: Sequence[str],
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Any],
+        loop: asyncio.AbstractEventLoop | None,
+        future: asyncio.Future[Any] | None,
     ) -> None:
         self.operation = operation
         self.locks = locks
@@ -44,11 +47,11 @@ class _Job:
         self.error: Exception | None = None
 
 
-class _NotBegun(Exception):  # noqa: N818 - control flow of this module
+class _NotBegun(Exception):
     """No transaction could be begun: nobody's operation can run now."""
 
 
-class _Unconfirmed(Exception):  # noqa: N818 - control flow of this module
+class _Unconfirmed(Exception):
     """The commit failed: whether it took place is unknown, so nothing is repeated."""
 
 
@@ -82,7 +85,21 @@ class Writer:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        job = _Job(operation, locks, loop, future)
+        self._put(_Job(operation, locks, loop, future))
+        return await future
+
+    def post(self, operation: Operation[Any], locks: Sequence[str] = ()) -> None:
+        """Have an operation carried out without waiting for it.
+
+        It is committed before, or together with, whatever is asked for after it. A failure is
+        logged.
+
+        Raises:
+            StoreUnavailable: The store is closed.
+        """
+        self._put(_Job(operation, locks, None, None))
+
+    def _put(self, job: _Job) -> None:
         with self._lock:
             if self.closed:
                 msg = "The store is closed: this call came after aclose()."
@@ -93,7 +110,6 @@ class Writer:
                 )
                 self._thread.start()
             self._queue.put(job)
-        return await future
 
     def close(self) -> threading.Thread | None:
         """Take no more operations; return the thread, which ends when the queue is done."""
@@ -147,7 +163,7 @@ class Writer:
         try:
             tx = Transaction(self._cursor, self._database.sql, careful=careful)
             results = [job.operation(tx, now) for job in batch]
-            tx.chains.flush()
+            tx.flush(now)
         except BaseException:
             self._roll_back()
             raise
@@ -206,7 +222,10 @@ class Writer:
     def _deliver(self, batch: Sequence[_Job]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
         for job in batch:
-            by_loop.setdefault(job.loop, []).append(job)
+            if job.loop is not None:
+                by_loop.setdefault(job.loop, []).append(job)
+            elif job.error is not None:
+                _log.error("audit events could not be written: %s", job.error)
         for loop, jobs in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_resolve, jobs)
@@ -216,7 +235,7 @@ class Writer:
 
 def _resolve(jobs: Sequence[_Job]) -> None:
     for job in jobs:
-        if job.future.done():
+        if job.future is None or job.future.done():
             continue
         if job.error is not None:
             job.future.set_exception(job.error)

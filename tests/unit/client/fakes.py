@@ -76,7 +76,7 @@ class FakeServer:
         self.requests: list[httpx.Request] = []
         self.runs: list[tuple[str, JsonObject]] = []
         self.on_run: Callable[[FakeThread, JsonObject], Any] = lambda thread, body: {}
-        self.failure: httpx.Response | Exception | None = None
+        self.failure: tuple[int, str] | Exception | None = None
         self.gone: set[str] = set()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -84,7 +84,7 @@ class FakeServer:
         if isinstance(self.failure, Exception):
             raise self.failure
         if self.failure is not None:
-            return self.failure
+            return httpx.Response(self.failure[0], text=self.failure[1])
         body = json.loads(request.content) if request.content else {}
         parts = request.url.path.strip("/").split("/")
         if parts == ["threads", "search"]:
@@ -144,7 +144,8 @@ class FakeServer:
             case ["runs", "wait"]:
                 self.runs.append((parts[1], body))
                 return self.on_run(thread, body)
-        raise AssertionError(f"an unexpected request: {parts}")
+            case _:
+                raise AssertionError(f"an unexpected request: {parts}")
 
 
 def messages(*results: tuple[str, str, Any]) -> JsonObject:

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.unit.client.fakes import NOW, asked, ids, interrupt, messages, ring, task
 
 from adapter.client.pending import PendingApproval, effect_in, pending_in, unpack
 from adapter.core.errors import ToolUsageError
 from adapter.core.signing import to_iso
-from tests.unit.client.fakes import NOW, asked, ids, interrupt, messages, ring, task
 
 VALUE = asked(ring())
 
@@ -37,7 +37,7 @@ def test_a_pause_becomes_a_pending_approval() -> None:
 
 
 def test_interrupts_of_other_kinds_are_left_out() -> None:
-    others = ["text", {"type": "other"}, None, 7, {"action_requests": []}]
+    others: list[Any] = ["text", {"type": "other"}, None, 7, {"action_requests": []}]
     found = read(task(*[interrupt(f"x{n}", v) for n, v in enumerate(others)]))
     assert found == []
 
@@ -159,8 +159,17 @@ class TestEffect:
         found = effect_in(state(task(interrupt("i", value))), one())
         assert (found.kind, found.message) == ("refused", "not a valid signed answer")
 
-    def test_still_open_without_one_means_pending(self) -> None:
-        assert effect_in(state(task(interrupt("i", VALUE))), one()).kind == "pending"
+    def test_still_open_with_an_old_refusal_means_refused_again(self) -> None:
+        value = {**VALUE, "refused": {"message": "no"}}
+        before = read(task(interrupt("i", value)))[0]
+        assert effect_in(state(task(interrupt("i", value))), before).kind == "refused"
+
+    def test_still_open_without_one_means_refused(self) -> None:
+        found = effect_in(state(task(interrupt("i", VALUE))), one())
+        assert (found.kind, found.message) == ("refused", "the answer did not count")
+
+    def test_a_new_question_about_the_same_call_means_pending(self) -> None:
+        assert effect_in(state(task(interrupt("next", VALUE))), one()).kind == "pending"
 
     def test_still_open_after_a_failed_run_means_refused(self) -> None:
         result = {"__error__": {"error": "ValidationError", "message": "invalid resume"}}

@@ -1,0 +1,117 @@
+"""What happens to a call whose row is no longer open: replay, refuse, take over.
+
+The recorded outcome comes back, unless this very run tries to use its answer a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from adapter.core.approvals import ApprovalPort
+from adapter.core.budgets import exceeded
+from adapter.core.errors import AdapterError, ApprovalExpired, StoreUnavailable
+from adapter.core.journal import EXPIRED, Journal, error_outcome, raise_recorded, unusable
+from adapter.core.store import CallRow
+from adapter.core.types import CallStatus, JsonObject
+from adapter.core.work import Work
+
+__all__ = ["OPEN", "Past", "executed_before"]
+
+OPEN = frozenset({CallStatus.REQUESTED, CallStatus.APPROVED, CallStatus.SUSPENDED})
+"""States in which a question still waits for its claim."""
+
+
+def _replayable(row: CallRow) -> bool:
+    """Tell whether the row has an outcome to give back; a void one may record a refusal."""
+    if row.status is CallStatus.EXPIRED:
+        return True
+    return isinstance(row.outcome, dict) and (
+        row.status.settled or (row.status is CallStatus.VOID and "error" in row.outcome)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """Deals with earlier runs of a call.
+
+    Attributes:
+        port: How people are asked, if anybody is.
+        clock: Milliseconds since the epoch.
+    """
+
+    journal: Journal
+    port: ApprovalPort | None
+    clock: Callable[[], int]
+
+    async def spent(self, work: Work, scope: str) -> NoReturn:
+        """Close a call whose counter has nothing left.
+
+        Raises:
+            BudgetExceeded: Always.
+        """
+        error = exceeded(scope)
+        await self.journal.close(work.ctx, work.subject, CallStatus.VOID, error_outcome(error))
+        await self.refused(work, error)
+        raise error
+
+    async def earlier(self, work: Work, row: CallRow | None) -> Any:
+        """Return the recorded outcome, unless this very run tries to use its answer again."""
+        if row is None:
+            msg = "The journal lost the row of this call; nothing ran."
+            raise StoreUnavailable(msg)
+        port = self.port
+        again = port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
+        if _replayable(row) and not again:
+            if port is not None:
+                port.revisit(row)
+            await self.journal.record(
+                "replayed", work.ctx, work.subject, part=work.ctx.run_token, once=True
+            )
+            if row.status is CallStatus.EXPIRED:
+                raise ApprovalExpired(EXPIRED)
+            raise_recorded(row.outcome)
+            return work.invocation.replay(row.outcome["result"])
+        error = unusable(row, self.clock())
+        await self.journal.record(
+            "refused",
+            work.ctx,
+            work.subject,
+            part=f"{error.code}:{work.ctx.run_token}",
+            once=True,
+            error=error.kind,
+            code=error.code,
+        )
+        raise error
+
+    def takeover(self, work: Work, row: CallRow) -> bool:
+        """Tell whether a claim that ran out may be taken over: its effect can be repeated."""
+        return (
+            row.status is CallStatus.CLAIMED
+            and work.spec.effects.repeatable
+            and (row.lease_until or 0) <= self.clock()
+        )
+
+    async def refused(self, work: Work, error: AdapterError) -> None:
+        """Audit a refusal."""
+        await self.journal.record(
+            "refused",
+            work.ctx,
+            work.subject,
+            part=work.ctx.run_token,
+            once=True,
+            error=error.kind,
+            code=error.code,
+            reason=error.message,
+            arguments=work.arguments,
+        )
+
+
+def executed_before(work: Work, row: CallRow) -> JsonObject:
+    """Return the arguments an earlier claim ran with."""
+    edited = (row.decision or {}).get("edited_args")
+    if edited is None:
+        return work.arguments
+    hidden = {name: work.arguments[name] for name in work.spec.masks if name in work.arguments}
+    return dict(edited) | hidden

@@ -1,0 +1,89 @@
+"""The schema: what Alembic makes is what the code expects, made once, whoever starts first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+
+import adapter.stores
+from adapter.stores import open_store
+from adapter.stores.prepare import HEAD
+from adapter.stores.schema import VERSION_TABLE, tables
+
+pytestmark = pytest.mark.anyio
+
+START = """
+import asyncio, sys
+from adapter.stores import open_store
+
+async def main():
+    store = open_store(sys.argv[1])
+    sys.stdin.readline()
+    print(await store.audience(sys.argv[2]), flush=True)
+    await store.aclose()
+    print("alembic" in sys.modules, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def starter(uri: str, name: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", START, uri, name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answers(processes: list[subprocess.Popen[str]]) -> list[list[str]]:
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [process.communicate(timeout=60)[0].split() for process in processes]
+
+
+async def test_the_migrations_make_the_schema_of_the_code(durable_uri: str) -> None:
+    store = open_store(durable_uri)
+    await store.prepare()
+    engine = store._database.engine
+    schema = "agent_adapter" if engine.dialect.name == "postgresql" else None
+    options = {
+        "version_table": VERSION_TABLE,
+        "version_table_schema": schema,
+        "include_schemas": schema is not None,
+        "include_name": lambda name, kind, parents: kind != "schema" or name == schema,
+    }
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, tables(schema).metadata) == []
+        assert inspect(connection).has_table("calls", schema=schema)
+        if schema is not None:
+            assert inspect(connection).get_table_names(schema="public") == []
+    await store.aclose()
+
+
+def test_the_newest_revision_is_the_one_the_code_expects() -> None:
+    config = Config()
+    folder = Path(adapter.stores.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    config.set_main_option("path_separator", "newline")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_processes_that_start_at_once_migrate_once(durable_uri: str) -> None:
+    processes = [starter(durable_uri, f"p{n}") for n in range(4)]
+    found = answers(processes)
+    assert [process.returncode for process in processes] == [0] * 4
+    assert len({one[0] for one in found}) == 1
+    # the next start finds nothing to do and does not even load Alembic
+    assert answers([starter(durable_uri, "later")]) == [[found[0][0], "False"]]

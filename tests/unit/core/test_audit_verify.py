@@ -1,0 +1,187 @@
+"""The chain verifier finds every way a chain can be tampered with, and says where."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from adapter.core.audit_verify import ChainVerifier, Fault, verify_chain
+from adapter.core.chain import GENESIS, link, link_hash
+from adapter.core.store import StoredEvent, ThreadHead
+
+
+def event(seq: int, prev: str, *, thread: str = "t1", run_seq: int | None = None) -> StoredEvent:
+    body = json.dumps({"data": {"n": seq}, "thread_id": thread, "tool": "x", "v": 1})
+    line, made = link(
+        body=body.replace(" ", "").encode(), prev=prev, seq=seq, run_seq=run_seq or seq
+    )
+    return StoredEvent(
+        thread_id="t1", seq=seq, event_id=f"e{seq}", kind="started", line=line, hash=made
+    )
+
+
+def chain(count: int) -> list[StoredEvent]:
+    made: list[StoredEvent] = []
+    for seq in range(1, count + 1):
+        made.append(event(seq, made[-1].hash if made else GENESIS))
+    return made
+
+
+def head_of(events: list[StoredEvent]) -> ThreadHead:
+    return ThreadHead(thread_id="t1", seq=events[-1].seq, hash=events[-1].hash)
+
+
+def faults(events: list[StoredEvent], head: ThreadHead | None) -> list[tuple[int, str]]:
+    return [(fault.seq, fault.kind) for fault in verify_chain(events, head)]
+
+
+WHOLE = chain(6)
+HEAD = head_of(WHOLE)
+
+
+def edited(one: StoredEvent, *, rehash: bool) -> StoredEvent:
+    line = one.line.replace(b'"tool":"x"', b'"tool":"y"')
+    return replace(one, line=line, hash=link_hash(line) if rehash else one.hash)
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 12])
+def test_a_whole_chain_has_no_fault(count: int) -> None:
+    made = chain(count)
+    assert verify_chain(made, head_of(made)) == []
+
+
+def test_no_events_and_no_head_is_no_fault() -> None:
+    assert verify_chain([], None) == []
+
+
+@pytest.mark.parametrize("at", [0, 2, 5])
+def test_an_edited_link_is_found(at: int) -> None:
+    made = [*WHOLE[:at], edited(WHOLE[at], rehash=False), *WHOLE[at + 1 :]]
+    assert faults(made, HEAD) == [(at + 1, "edited")]
+
+
+@pytest.mark.parametrize("at", [0, 2, 5])
+def test_an_edited_link_with_a_new_hash_is_found_by_its_neighbour_or_the_head(at: int) -> None:
+    made = [*WHOLE[:at], edited(WHOLE[at], rehash=True), *WHOLE[at + 1 :]]
+    assert faults(made, HEAD) == [(at + 1, "edited")]
+
+
+def test_a_changed_hash_is_found() -> None:
+    made = [*WHOLE[:2], replace(WHOLE[2], hash="0" * 64), *WHOLE[3:]]
+    assert (3, "edited") in faults(made, HEAD)
+
+
+def test_a_dropped_link_is_named() -> None:
+    assert faults([*WHOLE[:2], *WHOLE[3:]], HEAD) == [(3, "dropped")]
+
+
+def test_dropped_links_in_a_row_are_one_fault() -> None:
+    (fault,) = verify_chain([*WHOLE[:1], *WHOLE[4:]], HEAD)
+    assert (fault.seq, fault.kind) == (2, "dropped")
+    assert "links 2 to 4" in fault.message
+
+
+def test_a_dropped_first_link_is_found() -> None:
+    assert faults(WHOLE[1:], HEAD) == [(1, "dropped")]
+
+
+def test_a_dropped_link_whose_followers_were_renumbered_is_found() -> None:
+    rest = [replace(one, seq=one.seq - 1) for one in WHOLE[3:]]
+    found = faults([*WHOLE[:2], *rest], HEAD)
+    assert (3, "dropped") in found
+    assert {(4, "reordered"), (5, "reordered"), (6, "reordered")} <= set(found)
+
+
+def test_links_in_another_order_are_found() -> None:
+    made = [*WHOLE[:2], WHOLE[3], WHOLE[2], *WHOLE[4:]]
+    assert faults(made, HEAD) == [(3, "reordered")]
+
+
+def test_links_that_swapped_their_numbers_are_found() -> None:
+    made = [*WHOLE[:2], replace(WHOLE[3], seq=3), replace(WHOLE[2], seq=4), *WHOLE[4:]]
+    found = faults(made, HEAD)
+    assert (3, "reordered") in found
+    assert (4, "reordered") in found
+
+
+def test_a_gap_is_only_closed_where_a_late_link_fills_it() -> None:
+    made = [WHOLE[0], WHOLE[5], WHOLE[2]]
+    assert faults(made, HEAD) == [(3, "reordered"), (2, "dropped"), (4, "dropped")]
+
+
+def test_a_late_link_is_matched_to_its_own_gap() -> None:
+    made = [WHOLE[0], WHOLE[2], WHOLE[5], WHOLE[4]]
+    assert faults(made, HEAD) == [(5, "reordered"), (2, "dropped"), (4, "dropped")]
+
+
+def test_a_doubled_link_is_found() -> None:
+    assert faults([*WHOLE[:3], WHOLE[2], *WHOLE[3:]], HEAD) == [(3, "doubled")]
+
+
+def test_a_cut_off_end_is_found_by_the_head() -> None:
+    (fault,) = verify_chain(WHOLE[:4], HEAD)
+    assert (fault.seq, fault.kind) == (5, "truncated")
+    assert "links 5 to 6" in fault.message
+
+
+def test_a_chain_removed_whole_is_found_by_the_head() -> None:
+    assert faults([], HEAD) == [(1, "truncated")]
+
+
+def test_a_removed_head_is_found() -> None:
+    assert faults(WHOLE, None) == [(6, "head")]
+
+
+def test_a_head_older_than_the_chain_is_found() -> None:
+    assert faults(WHOLE, head_of(WHOLE[:4])) == [(4, "head")]
+
+
+def test_a_link_of_another_thread_is_found() -> None:
+    strange = event(7, HEAD.hash, thread="t2")
+    made = [*WHOLE, strange]
+    assert faults(made, head_of(made)) == [(7, "foreign")]
+
+
+def test_another_chains_beginning_is_found() -> None:
+    made = [event(1, "ab" * 32)]
+    assert faults(made, head_of(made)) == [(1, "edited")]
+
+
+@pytest.mark.parametrize("line", [b"", b"{}", b'{"body":{}}', b'{"body":{},"prev":"x","seq":3}'])
+def test_a_line_of_another_form_is_found_once(line: bytes) -> None:
+    bad = replace(WHOLE[2], line=line, hash=link_hash(line))
+    assert faults([*WHOLE[:2], bad, *WHOLE[3:]], HEAD) == [(3, "malformed")]
+
+
+def test_bodies_without_a_thread_are_judged_by_their_chain_alone() -> None:
+    line, made = link(body=b'{"v":1}', prev=GENESIS, seq=1, run_seq=1)
+    one = StoredEvent(thread_id="t1", seq=1, event_id="e", kind="k", line=line, hash=made)
+    assert verify_chain([one], head_of([one])) == []
+
+
+def test_a_thread_id_inside_the_data_does_not_confuse() -> None:
+    body = b'{"data":{"thread_id":"t9"},"thread_id":"t1","tool":"\\"thread_id\\":\\"t8\\"","v":1}'
+    line, made = link(body=body, prev=GENESIS, seq=1, run_seq=1)
+    one = StoredEvent(thread_id="t1", seq=1, event_id="e", kind="k", line=line, hash=made)
+    assert verify_chain([one], head_of([one])) == []
+
+
+def test_a_huge_gap_costs_nothing() -> None:
+    made = [WHOLE[0], event(10**15, "ab" * 32)]
+    assert faults(made, head_of(made)) == [(2, "dropped")]
+
+
+def test_the_verifier_is_fed_link_by_link() -> None:
+    verifier = ChainVerifier("t1")
+    assert [verifier.add(one) for one in WHOLE] == [[]] * 6
+    assert (verifier.count, verifier.last) == (6, 6)
+    assert verifier.finish(HEAD) == []
+
+
+def test_messages_name_the_link_and_no_content() -> None:
+    (fault,) = verify_chain([*WHOLE[:2], edited(WHOLE[2], rehash=False), *WHOLE[3:]], HEAD)
+    assert fault == Fault(
+        seq=3, kind="edited", message="link 3: it is not what its hash was made of."
+    )
