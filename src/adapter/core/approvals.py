@@ -79,6 +79,10 @@ class ApprovalPort(Protocol):
         """Tell whether this run's own input answers the row's question by id."""
         ...
 
+    def discard_used(self, row: CallRow) -> None:
+        """Take an unaddressed answer out of the way that this row has used already."""
+        ...
+
     def revisit(self, row: CallRow) -> None:
         """Take the saved answer of a settled row's question, to keep later positions right."""
         ...

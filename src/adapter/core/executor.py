@@ -32,7 +32,7 @@ from adapter.core.policy import Policy, decide
 from adapter.core.running import Runner
 from adapter.core.spec import ApprovalRule, Registry
 from adapter.core.store import Claimed, Store
-from adapter.core.types import CallContext, JsonObject, ToolCall
+from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
 from adapter.core.validation import Admission, Batch, admit
 from adapter.core.work import Work
 
@@ -254,6 +254,11 @@ class Executor:
             charges = self.budgets.tool_call(work.ctx.place, work.spec)
             try:
                 row = await self._asker.open(work, rule, charges)
+                if row.status is CallStatus.SUSPENDED:
+                    # The tool's own question comes next: a used approval is no answer to it.
+                    self.port.discard_used(row)
+                    if self._past.again(work, row):
+                        return await self._past.earlier(work, row)
                 if row.status not in OPEN:
                     if not self._past.takeover(work, row):
                         return await self._past.earlier(work, row)

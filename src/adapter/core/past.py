@@ -61,11 +61,9 @@ class Past:
         if row is None:
             msg = "The journal lost the row of this call; nothing ran."
             raise StoreUnavailable(msg)
-        port = self.port
-        again = port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
-        if _replayable(row) and not again:
-            if port is not None:
-                port.revisit(row)
+        if _replayable(row) and not self.again(work, row):
+            if self.port is not None:
+                self.port.revisit(row)
             await self.journal.record(
                 "replayed", work.ctx, work.subject, part=work.ctx.run_token, once=True
             )
@@ -84,6 +82,11 @@ class Past:
             code=error.code,
         )
         raise error
+
+    def again(self, work: Work, row: CallRow) -> bool:
+        """Tell whether this run, and not the one that claimed, answers the row's question by id."""
+        port = self.port
+        return port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
 
     def takeover(self, work: Work, row: CallRow) -> bool:
         """Tell whether a claim that ran out may be taken over: its effect can be repeated."""

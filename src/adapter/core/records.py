@@ -20,10 +20,12 @@ __all__ = [
     "Event",
     "NewCall",
     "Opened",
+    "Resolve",
     "Settle",
     "StoredEvent",
     "ThreadHead",
     "Turn",
+    "Vote",
 ]
 
 
@@ -269,6 +271,38 @@ class Close:
     decision: JsonObject | None = None
     answer: str | None = None
     interrupt_id: str | None = None
+    outcome: JsonValue = None
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One reviewer's approving answer to a question that needs several.
+
+    Attributes:
+        answer: Digest of the signed answer.
+        kid: Key it was signed with, so that a vote by a key revoked since can be left out.
+        executed_digest: Digest of the arguments it approves.
+    """
+
+    key: str
+    reviewer: str
+    kid: str
+    answer: str
+    executed_digest: str
+    decision: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolve:
+    """What a person says became of a call that is in doubt.
+
+    Attributes:
+        status: ``succeeded``, ``failed``, or ``approved`` to let it run again.
+    """
+
+    key: str
+    status: CallStatus
     outcome: JsonValue = None
     events: tuple[Event, ...] = ()
 

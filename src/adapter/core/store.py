@@ -18,10 +18,12 @@ from adapter.core.records import (
     Event,
     NewCall,
     Opened,
+    Resolve,
     Settle,
     StoredEvent,
     ThreadHead,
     Turn,
+    Vote,
 )
 
 __all__ = [
@@ -33,11 +35,13 @@ __all__ = [
     "Event",
     "NewCall",
     "Opened",
+    "Resolve",
     "Settle",
     "Store",
     "StoredEvent",
     "ThreadHead",
     "Turn",
+    "Vote",
 ]
 
 
@@ -108,6 +112,33 @@ class Store(Protocol):
 
     async def close_question(self, close: Close) -> tuple[bool, CallRow | None]:
         """End a question without a run; returns whether it changed, and the row."""
+        ...
+
+    async def vote(self, vote: Vote, events: Sequence[Event]) -> bool:
+        """Keep one reviewer's vote and its answer's digest in the row, which stays requested.
+
+        One vote per reviewer: a later one of the same reviewer replaces the earlier. Returns
+        False, and writes nothing, when the row is no longer requested or past its deadline.
+        """
+        ...
+
+    async def votes(self, key: str) -> Sequence[Vote]:
+        """Return the votes of a question, in the order they came."""
+        ...
+
+    async def unsettled(self, limit: int = 100) -> Sequence[CallRow]:
+        """Return rows that are in doubt, or claimed with a lease that ran out, oldest first."""
+        ...
+
+    async def resolve(self, resolve: Resolve) -> tuple[bool, CallRow | None]:
+        """Settle a row that is in doubt (or claimed and run out); returns whether it changed.
+
+        ``approved`` lets the call run again under its old decision: the next claim takes it.
+        """
+        ...
+
+    async def overdue(self, limit: int = 100) -> Sequence[CallRow]:
+        """Return questions past their deadline that nobody closed, oldest first."""
         ...
 
     async def append(self, events: Sequence[Event]) -> int:

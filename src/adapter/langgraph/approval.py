@@ -35,7 +35,9 @@ from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
 from adapter.langgraph.host import (
     TaskAnswers,
+    bare_answer,
     configurable,
+    drop_bare_answer,
     pause_id,
     resume_map,
     task_answers,
@@ -196,11 +198,22 @@ class LangGraphApproval:
         """Tell whether this run answers the row's question by its id."""
         return row.interrupt_id is not None and row.interrupt_id in resume_map(configurable())
 
+    def discard_used(self, row: CallRow) -> None:
+        """Drop an unaddressed answer that LangGraph delivers again although the row used it."""
+        conf = configurable()
+        waiting = bare_answer(conf)
+        if waiting is not None and answer_digest(waiting) in row.answers:
+            drop_bare_answer(conf)
+
     def revisit(self, row: CallRow) -> None:
-        """Take the saved answer of a question whose call is over already."""
+        """Take the saved answers of a question whose call is over already, and no later call's."""
         answers = task_answers(configurable())
-        if row.request is not None and answers.asked < answers.saved:
-            interrupt(None)
+        if row.request is None or row.interrupt_id is None:
+            return
+        own = [pause_id(answers.namespace, n) for n in range(answers.asked, answers.saved)]
+        if row.interrupt_id in own:
+            for _ in range(own.index(row.interrupt_id) + 1):
+                interrupt(None)
 
     async def decide(
         self, question: Question, refused: Callable[[Refusal], Awaitable[bool]]

@@ -25,6 +25,7 @@ __all__ = [
     "Unanswered",
     "answered_ids",
     "batch_of",
+    "in_order",
     "last_ai",
     "messages_of",
     "repaired",
@@ -114,17 +115,51 @@ def unanswered(messages: Sequence[BaseMessage]) -> list[Unanswered]:
 def repaired(
     messages: Sequence[BaseMessage], results: Mapping[int, Sequence[ToolMessage]]
 ) -> list[BaseMessage]:
-    """Return the history with results put right after the message that called for them.
+    """Return the history with every result right after the message that called for it.
+
+    Providers refuse anything else: a message between a call and its result, a second result, a
+    result nobody called for. Those are moved, or left out.
 
     Args:
         messages: The history.
         results: New results by index of the AI message.
     """
     made: list[BaseMessage] = []
+    waiting: list[BaseMessage] = []
+    wanted: set[str] = set()
     for index, message in enumerate(messages):
-        made.append(message)
-        made.extend(results.get(index, ()))
-    return made
+        if isinstance(message, AIMessage):
+            made.extend(waiting)
+            waiting = []
+            wanted = {call_id for call_id, _ in _listed(message)}
+            made.append(message)
+            given = results.get(index, ())
+            made.extend(given)
+            wanted -= {result.tool_call_id for result in given}
+        elif isinstance(message, ToolMessage):
+            if message.tool_call_id in wanted:
+                wanted.discard(message.tool_call_id)
+                made.append(message)
+        elif wanted:
+            waiting.append(message)
+        else:
+            made.append(message)
+    return [*made, *waiting]
+
+
+def in_order(messages: Sequence[BaseMessage]) -> bool:
+    """Tell whether every result directly follows the message that called for it, once."""
+    wanted: set[str] = set()
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            if message.tool_call_id not in wanted:
+                return False
+            wanted.discard(message.tool_call_id)
+        elif wanted:
+            return False
+        elif isinstance(message, AIMessage):
+            wanted = {call_id for call_id, _ in _listed(message)}
+    return not wanted
 
 
 def with_ids(message: AIMessage) -> AIMessage:

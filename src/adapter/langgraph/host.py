@@ -13,7 +13,16 @@ from typing import Any
 from langgraph.config import get_config
 from langgraph.types import Interrupt
 
-__all__ = ["TaskAnswers", "pause_id", "resume_map", "task_answers", "task_scratchpad"]
+__all__ = [
+    "TaskAnswers",
+    "bare_answer",
+    "configurable",
+    "drop_bare_answer",
+    "pause_id",
+    "resume_map",
+    "task_answers",
+    "task_scratchpad",
+]
 
 _RESUME_MAP = "__pregel_resume_map"
 _SCRATCHPAD = "__pregel_scratchpad"
@@ -88,6 +97,16 @@ def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
         bare=pad.get_null_resume(False) is not None,
         namespace=namespace,
     )
+
+
+def bare_answer(conf: Mapping[str, Any]) -> Any:
+    """Return the unaddressed answer that waits for the task's next question, without taking it."""
+    return conf[_SCRATCHPAD].get_null_resume(False)
+
+
+def drop_bare_answer(conf: Mapping[str, Any]) -> None:
+    """Take the unaddressed answer away, so that no question of this task gets it."""
+    conf[_SCRATCHPAD].get_null_resume(True)
 
 
 def pause_id(namespace: str, answered: int) -> str:

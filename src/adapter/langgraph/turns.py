@@ -132,9 +132,9 @@ class ModelTurn:
     async def _mended(self, request: ModelRequest[Any]) -> tuple[list[BaseMessage], bool]:
         """Give every call that was left without a result one, from the journal if it has it."""
         messages: list[BaseMessage] = list(request.messages)
-        gaps = history.unanswered(messages)
-        if not gaps:
+        if history.in_order(messages):
             return messages, False
+        gaps = history.unanswered(messages)
         ctx = surroundings(request.runtime, history.turn_of(messages))
         found = {gap.index: await self._results(gap, ctx) for gap in gaps}
         return history.repaired(messages, found), True

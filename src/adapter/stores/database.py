@@ -156,6 +156,8 @@ class SqliteDatabase(Database):
         def _set_up(connection: Any, _record: Any) -> None:
             connection.execute(f"PRAGMA synchronous={sync}")
             connection.execute("PRAGMA cache_size=-65536")
+            # a checkpoint costs several commits: pages that change in each are copied once
+            connection.execute("PRAGMA wal_autocheckpoint=4000")
 
         return engine, tables()
 

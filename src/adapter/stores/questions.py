@@ -7,8 +7,7 @@ from typing import Any
 
 from adapter.core.store import CallRow, Charge, Close, Event, Opened
 from adapter.core.types import CallStatus
-from adapter.stores.rows import call_row, milliseconds, with_answer
-from adapter.stores.schema import CALL_FIELDS
+from adapter.stores.rows import call_row, inserted_row, milliseconds, with_answer
 from adapter.stores.transaction import Transaction
 
 __all__ = ["close_question", "get", "insert_call", "open_question"]
@@ -33,8 +32,7 @@ def insert_call(
     """
     expires_at = None if ttl is None else now + milliseconds(ttl)
     row = {**values, "issued_at": now, "expires_at": expires_at, "updated_at": now}
-    made = tx.run(tx.sql.call_insert, row)
-    return call_row([row[name] for name in CALL_FIELDS]) if made else None
+    return inserted_row(row) if tx.run(tx.sql.call_insert, row) else None
 
 
 def open_question(

@@ -12,9 +12,9 @@ from langchain_core.tools import ToolException
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
 
-from adapter import Effects, ToolFailed, current_context
+from adapter import Effects, ToolFailed, ToolUsageError, current_context
 from adapter.core.errors import ToolError
-from tests.support.room import Room, Rooms, error_of, free, gated, pay, tool_of
+from tests.support.room import Room, Rooms, error_of, free, gated, tool_of
 from tests.support.script import ai, call
 
 KINDS = ["gated", "free", "read_only"]
@@ -383,7 +383,7 @@ async def test_content_blocks_arrive_as_they_are(rooms: Rooms, kind: str) -> Non
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "value", [float("nan"), b"bytes", {"a": float("inf")}, None, "", {1, 2}, "\ud800"], ids=repr
+    "value", [float("nan"), b"bytes", {"a": float("inf")}, None, "", {1, 2}], ids=repr
 )
 async def test_any_value_becomes_one_result(rooms: Rooms, kind: str, value: Any) -> None:
     def odd(text: str) -> Any:
@@ -399,6 +399,24 @@ async def test_any_value_becomes_one_result(rooms: Rooms, kind: str, value: Any)
     await room.run(None)
     await room.say("again")
     assert len(room.ledger.of("odd")) == 1
+    await room.verified()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["gated", "free"])
+async def test_a_result_the_journal_cannot_hold_spends_the_claim(rooms: Rooms, kind: str) -> None:
+    def odd(text: str) -> str:
+        rooms.ledger.add(tool="odd")
+        return "\ud800"
+
+    room = room_of(rooms, odd, kind)
+    with pytest.raises(ToolUsageError, match="cannot be kept"):
+        await room.say()
+        await pass_gate(room)
+    assert len(room.ledger.of("odd")) == 1
+    await room.run(None)
+    assert len(room.ledger.of("odd")) == 1
+    assert error_of((await room.results())["o1"])["kind"] == "ToolFailed"
     await room.verified()
 
 
@@ -453,4 +471,3 @@ async def test_an_async_only_tool_works_under_invoke(rooms: Rooms) -> None:
     except NotImplementedError as error:
         assert "sync" in str(error)
     assert len(room.ledger.of("odd")) <= 1
-    assert pay("x")["id"] == "x"

@@ -72,7 +72,7 @@ async def test_a_doubled_event_does_not_sink_its_neighbours(store: SqlStore) -> 
     counts = await asyncio.gather(
         store.append([event("b")]), store.append([event("a")]), store.append([event("c")])
     )
-    assert counts == [1, 0, 1]
+    assert tuple(counts) == (1, 0, 1)
     assert [one.event_id for one in await chain(store)] == ["a", "b", "c"]
 
 
@@ -121,7 +121,8 @@ async def test_a_charge_counts_and_shows(store: SqlStore) -> None:
 
 async def test_a_spent_counter_charges_and_writes_nothing(store: SqlStore) -> None:
     await store.charge([charge("b", 5, 5)])
-    turn = await store.charge([charge("c"), charge("a"), charge("b", 5)], [event("a")])
+    charges = [charge("c"), charge("a"), charge("b", 5)]
+    turn = await store.charge(charges, [event("a")], show=["a", "b", "c"])
     assert turn.exceeded == "b"
     assert turn.used == {"a": 0, "b": 5, "c": 0}
     assert turn.head is None
@@ -131,7 +132,7 @@ async def test_a_spent_counter_charges_and_writes_nothing(store: SqlStore) -> No
 async def test_what_was_counted_before_is_not_charged_again(store: SqlStore) -> None:
     for _ in range(2):
         turn = await store.charge(
-            [charge("a", 1)], [event("model", once=True)], unless=f"{T}\nmodel"
+            [charge("a", 1)], [event("model", once=True)], unless=f"{T}\nmodel", show=["a"]
         )
         assert turn.exceeded is None
         assert turn.used == {"a": 1}

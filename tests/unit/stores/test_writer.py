@@ -129,10 +129,12 @@ def test_a_loop_that_closed_meanwhile_loses_only_its_own_answer() -> None:
     store = MemoryStore()
     gate = threading.Event()
 
+    def wait_and_put(tx: Transaction, now: int) -> None:
+        gate.wait(10)
+        put(tx, "abandoned")
+
     async def leave() -> None:
-        task = asyncio.ensure_future(
-            store._writer.run(lambda tx, now: (gate.wait(10), put(tx, "abandoned")))
-        )
+        task = asyncio.ensure_future(store._writer.run(wait_and_put))
         await asyncio.sleep(0)
         task.cancel()
 

@@ -1,0 +1,146 @@
+"""What happens around each tool call, where it runs: is it the model's, is its batch sound, go.
+
+Runs admission on the whole batch again, because goto, jump_to and update_state go around the hooks
+that ran it first. Decides nothing else; the executor does.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from adapter.core.errors import AdapterError, ToolArgsInvalid
+from adapter.core.executor import Executor
+from adapter.core.types import CallContext, JsonObject, ToolCall
+from adapter.core.validation import Admission
+from adapter.langgraph import history, results
+from adapter.langgraph.governed import ToolInvocation
+from adapter.langgraph.surroundings import surroundings
+
+__all__ = ["CallTurn"]
+
+_REMEMBERED = 256
+"""Admissions kept, so that a batch is admitted once and not once per call of it."""
+
+_HOST_EDITS = "hitl_edited_tool_calls"
+"""Where LangChain's own review keeps what its reviewer made of a call."""
+
+
+class CallTurn:
+    """Tool calls under governance."""
+
+    def __init__(self, executor: Executor, shown: tuple[type[AdapterError], ...]) -> None:
+        """Take the executor, and the errors that become messages for the model."""
+        self._executor = executor
+        self._shown = shown
+        self._admissions: OrderedDict[str, tuple[Any, Admission]] = OrderedDict()
+
+    async def run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:
+        """Take one call through admission and the executor's stages.
+
+        Returns:
+            The tool's result, a recorded one, or an error message for the model.
+        """
+        messages = history.messages_of(request.state)
+        call_id = request.tool_call["id"] or ""
+        name = request.tool_call["name"]
+        ctx = surroundings(request.runtime, history.turn_of(messages))
+        index, message = history.last_ai(messages)
+        try:
+            edits = _edits(request.state)
+            if message is None or not _proposed(message, request, edits.get(call_id)):
+                await self._refuse(
+                    ToolArgsInvalid(
+                        "Not executed: this is not one of the tool calls in the model's last "
+                        "message."
+                    ),
+                    request,
+                    ctx,
+                )
+            else:
+                earlier = history.result_of(messages, index, call_id)
+                if earlier is not None:
+                    # Reached again by goto or jump_to after it was answered: the answer stands.
+                    return earlier
+                return await self._admitted(messages, index, message, request, invocation, ctx)
+        except self._shown as error:
+            return results.error_message(error, call_id, name)
+
+    async def _admitted(
+        self,
+        messages: list[BaseMessage],
+        index: int,
+        message: AIMessage,
+        request: ToolCallRequest,
+        invocation: ToolInvocation,
+        ctx: CallContext,
+    ) -> Any:
+        call_id = request.tool_call["id"] or ""
+        admission = self._admit(messages, index, message)
+        if call_id in admission.faults:
+            await self._refuse(admission.faults[call_id], request, ctx)
+        edit = _edits(request.state).get(call_id)
+        edited: JsonObject | None = None if edit is None else edit["args"]
+        call = ToolCall(
+            name=request.tool_call["name"],
+            arguments=request.tool_call["args"] if edited is None else edited,
+            id=call_id,
+            message_id=message.id or "",
+        )
+        valid = admission.arguments[call_id] if edited is None else None
+        return await self._executor.run(call, ctx, invocation, arguments=valid)
+
+    async def _refuse(self, error: Any, request: ToolCallRequest, ctx: CallContext) -> None:
+        call_id = request.tool_call["id"] or ""
+        await self._executor.refuse({call_id: error}, {call_id: request.tool_call["name"]}, ctx)
+        raise error
+
+    def _admit(self, messages: list[BaseMessage], index: int, message: AIMessage) -> Admission:
+        """Admit the whole batch, once per message and not once per call of it."""
+        answered = history.answered_ids(messages, index)
+        asked = (
+            [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
+            [bad.get("id") for bad in message.invalid_tool_calls],
+            answered,
+        )
+        key = message.id or ""
+        known = self._admissions.get(key)
+        if known is not None and known[0] == asked:
+            return known[1]
+        admission = self._executor.admit(history.batch_of(message, answered))
+        # A copy: other middleware changes messages in place.
+        self._admissions[key] = (deepcopy(asked), admission)
+        while len(self._admissions) > _REMEMBERED:
+            self._admissions.popitem(last=False)
+        return admission
+
+
+def _edits(state: Any) -> Mapping[str, Any]:
+    """Return calls a reviewer of LangChain's own review replaced, by call id."""
+    found = state.get(_HOST_EDITS) if isinstance(state, Mapping) else None
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        call_id: edit
+        for call_id, edit in found.items()
+        if isinstance(edit, Mapping) and isinstance(edit.get("args"), dict)
+    }
+
+
+def _proposed(message: AIMessage, request: ToolCallRequest, edit: Any) -> bool:
+    """Tell whether the model's message holds this call, as proposed or as the host's edit of it.
+
+    An edit keeps the tool: under another name it would be another tool's call.
+    """
+    call = request.tool_call
+    own = next((one for one in message.tool_calls if call["id"] and one["id"] == call["id"]), None)
+    if own is None or own["name"] != call["name"]:
+        return False
+    if edit is None:
+        return bool(own["args"] == call["args"])
+    return edit.get("name") == own["name"] and call["args"] in (own["args"], edit["args"])

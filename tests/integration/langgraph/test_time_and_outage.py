@@ -1,0 +1,456 @@
+"""Requests that expire, stores that go away, processes that restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from adapter import ApprovalAlreadyDecided, CallInDoubt, CallInProgress, StoreUnavailable
+from tests.support.room import KEYS, Clock, Room, Rooms, error_of, pay
+from tests.support.script import ai, call
+
+# --------------------------------------------------------------------------------------- expiry
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("trigger", ["late answer", "none", "junk"])
+async def test_an_expired_request_ends_as_a_message_and_the_thread_goes_on(
+    rooms: Rooms, trigger: str
+) -> None:
+    clock = Clock()
+    room = rooms.paying(clock=clock, approval_ttl=60)
+    await room.say()
+    (asked,) = await room.asked()
+    answer = room.sign(asked)
+    clock.advance(60)
+    given: Any = {
+        "late answer": Command(resume={asked.id: answer}),
+        "none": None,
+        "junk": Command(resume={asked.id: "junk"}),
+    }[trigger]
+    await room.run(given)
+    assert room.ledger.paid == []
+    assert error_of((await room.results())["c1"])["kind"] == "ApprovalExpired"
+    assert (await room.messages())[-1].content == "done"
+    assert await room.status("c1") == ["expired"]
+
+
+@pytest.mark.anyio
+async def test_a_request_is_good_until_the_last_millisecond(rooms: Rooms) -> None:
+    clock = Clock()
+    room = rooms.paying(clock=clock, approval_ttl=60)
+    await room.say()
+    (asked,) = await room.asked()
+    clock.advance(59.999)
+    await room.decide(asked)
+    assert room.ledger.paid == [100]
+
+
+@pytest.mark.anyio
+async def test_one_expired_question_leaves_its_sibling_alone(rooms: Rooms) -> None:
+    from adapter import ApprovalRule
+    from tests.support.room import gated, money_tools, tool_of
+
+    def quick(text: str) -> str:
+        rooms.ledger.add(tool="quick")
+        return "ok"
+
+    tools, specs = money_tools(rooms.ledger)
+    clock = Clock()
+    room = rooms(
+        ai(pay(), call("quick", "q1", text="x")),
+        tools=[*tools, tool_of(quick, "quick")],
+        specs=[*specs, gated("quick", approval=ApprovalRule(name="quick", ttl=10))],
+        clock=clock,
+    )
+    await room.say()
+    first, second = await room.asked()
+    clock.advance(11)
+    await room.resume({second.id: room.sign(second)})
+    assert [q.id for q in await room.asked()] == [first.id]
+    await room.decide(first)
+    assert room.ledger.paid == [100]
+    assert room.ledger.of("quick") == []
+    assert error_of((await room.results())["q1"])["kind"] == "ApprovalExpired"
+
+
+# ------------------------------------------------------------------------------- the store is away
+
+
+def spoil(path: Path, how: str) -> None:
+    if how == "removed":
+        path.parent.rename(path.parent.with_name("away"))
+        return
+    path.parent.chmod(0o500)
+    for file in path.parent.iterdir():
+        file.chmod(0o400)
+
+
+def mend(path: Path, how: str) -> None:
+    if how == "removed":
+        shutil.rmtree(path.parent, ignore_errors=True)
+        path.parent.with_name("away").rename(path.parent)
+        return
+    path.parent.chmod(0o700)
+    for file in path.parent.iterdir():
+        file.chmod(0o600)
+
+
+class Lock:
+    """Another process that holds the database's write lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.connection: sqlite3.Connection | None = None
+
+    def take(self) -> None:
+        self.connection = sqlite3.connect(self.path, isolation_level=None)
+        self.connection.execute("begin immediate")
+
+    def release(self) -> None:
+        assert self.connection is not None
+        self.connection.rollback()
+        self.connection.close()
+
+
+class Broken:
+    """A store whose named methods are away."""
+
+    def __init__(self, inner: Any, *names: str) -> None:
+        self._inner, self._names, self.down = inner, names, True
+
+    def __getattr__(self, name: str) -> Any:
+        if self.down and name in self._names:
+            return self._away
+        return getattr(self._inner, name)
+
+    async def _away(self, *_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("The store test (ADAPTER_DATABASE_URI) is away; bring it back.")
+
+
+def break_store(room: Room, *names: str) -> Broken:
+    broken = Broken(room.store, *names)
+    room.executor.store = broken  # type: ignore[assignment]
+    object.__setattr__(room.executor.journal, "store", broken)
+    return broken
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("names", [("charge",), ("open",), ("append", "open")])
+async def test_a_store_away_before_the_question(rooms: Rooms, names: tuple[str, ...]) -> None:
+    room = rooms.paying()
+    broken = break_store(room, *names)
+    with pytest.raises(StoreUnavailable, match="ADAPTER_DATABASE_URI"):
+        await room.say()
+    assert room.ledger.paid == []
+    broken.down = False
+    await room.run(None)
+    (asked,) = await room.asked()
+    await room.decide(asked)
+    assert room.ledger.paid == [100]
+    await room.results()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("names", [("open",), ("claim",), ("get", "claim", "open", "charge")])
+async def test_a_store_away_at_the_answer_keeps_it(rooms: Rooms, names: tuple[str, ...]) -> None:
+    room = rooms.paying()
+    await room.say()
+    (asked,) = await room.asked()
+    broken = break_store(room, *names)
+    with pytest.raises(StoreUnavailable):
+        await room.decide(asked)
+    assert room.ledger.paid == []
+    broken.down = False
+    await room.run(None)
+    if room.ledger.paid == []:
+        await room.decide(asked)
+    assert room.ledger.paid == [100]
+    await room.results()
+
+
+@pytest.mark.anyio
+async def test_a_store_away_at_a_bad_answer_runs_nothing(rooms: Rooms) -> None:
+    room = rooms.paying()
+    await room.say()
+    (asked,) = await room.asked()
+    broken = break_store(room, "charge", "append")
+    with pytest.raises(StoreUnavailable):
+        await room.resume({asked.id: "junk"})
+    broken.down = False
+    assert room.ledger.paid == []
+    await room.decide(asked)
+    assert room.ledger.paid == [100]
+
+
+@pytest.mark.anyio
+async def test_a_store_away_at_the_settlement_never_repeats_the_effect(rooms: Rooms) -> None:
+    async def no_wait(_: float) -> None:
+        await asyncio.sleep(0)
+
+    room = rooms.paying(sleep=no_wait, lease=0.2)
+    await room.say()
+    (asked,) = await room.asked()
+    broken = break_store(room, "settle")
+    with pytest.raises(StoreUnavailable):
+        await room.decide(asked)
+    assert room.ledger.paid == [100]
+    broken.down = False
+    with pytest.raises((CallInProgress, CallInDoubt)):
+        await room.run(None)
+    assert room.ledger.paid == [100]
+    await room.say("go on")
+    assert room.ledger.paid == [100]
+    assert error_of((await room.results())["c1"])["kind"] == "CallInDoubt"
+
+
+@pytest.mark.anyio
+async def test_a_settlement_that_comes_back_in_time_is_recorded(rooms: Rooms) -> None:
+    room = rooms.paying()
+    await room.say()
+    (asked,) = await room.asked()
+    broken = break_store(room, "settle")
+
+    async def back(_: float) -> None:
+        broken.down = False
+
+    object.__setattr__(room.executor._runner, "sleep", back)
+    await room.decide(asked)
+    assert room.ledger.paid == [100]
+    assert await room.status("c1") == ["succeeded"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("when", ["before", "between"])
+async def test_a_removed_folder_fails_closed_and_comes_back(rooms: Rooms, when: str) -> None:
+    folder = rooms.folder / "data"
+    folder.mkdir()
+    path = folder / "adapter.db"
+    first = rooms.paying(store="data/adapter.db")
+    answer: Any = None
+    if when == "between":
+        await first.say()
+        (asked,) = await first.asked()
+        answer = Command(resume={asked.id: first.sign(asked)})
+    else:
+        await first.store.prepare()
+    await first.store.aclose()
+    spoil(path, "removed")
+
+    down = rooms(ai(pay()), saver=first.saver, store="data/adapter.db")
+    with pytest.raises(StoreUnavailable, match="ADAPTER_DATABASE_URI"):
+        await (down.say() if when == "before" else down.run(answer))
+    assert down.ledger.paid == []
+    await down.store.aclose()
+    mend(path, "removed")
+
+    up = rooms(ai(pay()) if when == "before" else ai(text="fine"), saver=first.saver,
+               store="data/adapter.db")
+    await up.run(None)
+    for asked in await up.asked():
+        await up.decide(asked)
+    assert up.ledger.paid == [100]
+    await up.results()
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root writes read-only files")
+async def test_a_read_only_file_fails_closed(rooms: Rooms) -> None:
+    folder = rooms.folder / "data"
+    folder.mkdir()
+    room = rooms.paying(store="data/adapter.db")
+    await room.say()
+    (asked,) = await room.asked()
+    await room.store.aclose()
+    spoil(folder / "adapter.db", "read-only")
+    try:
+        down = rooms(saver=room.saver, store="data/adapter.db")
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            await down.decide(asked)
+        assert down.ledger.paid == []
+    finally:
+        mend(folder / "adapter.db", "read-only")
+
+
+# -------------------------------------------------------------------- threads, copies, processes
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "thread", [7, "7", "user-42", "ümläut / 'quoted' \"x\"", "a" * 200, "uuid"], ids=repr
+)
+async def test_any_thread_id_has_one_text_form(rooms: Rooms, thread: Any) -> None:
+    from uuid import UUID
+
+    given = UUID("12345678-1234-5678-1234-567812345678") if thread == "uuid" else thread
+    room = rooms.paying(thread=given)
+    await room.say()
+    (asked,) = await room.asked()
+    await room.on(str(given)).decide(asked)
+    assert room.ledger.paid == [100]
+    assert {event["thread_id"] for event in await room.events()} == {str(given)}
+
+
+def copy_thread(saver: InMemorySaver, source: str, target: str) -> None:
+    """What threads.copy does: the same checkpoints under another thread id."""
+    saver.storage[target] = saver.storage[source]
+    for key in [key for key in saver.writes if key[0] == source]:
+        saver.writes[(target, *key[1:])] = saver.writes[key]
+    for blob in [key for key in saver.blobs if key[0] == source]:
+        saver.blobs[(target, *blob[1:])] = saver.blobs[blob]
+
+
+@pytest.mark.anyio
+async def test_a_thread_copied_after_its_answer_was_saved_asks_again(rooms: Rooms) -> None:
+    """The copy brings a saved answer along that is not for it: void, and asked anew."""
+    saver = InMemorySaver()
+    room = rooms.paying(saver=saver)
+    await room.say()
+    (asked,) = await room.asked()
+    broken = break_store(room, "claim")
+    with pytest.raises(StoreUnavailable):
+        await room.decide(asked)
+    broken.down = False
+    copy_thread(saver, "thread-1", "thread-2")
+    copy = room.on("thread-2")
+
+    await copy.run(None)
+
+    assert room.ledger.paid == []
+    (again,) = await copy.asked()
+    assert again.value["binding"] != asked.value["binding"]
+    await copy.decide(again)
+    assert room.ledger.paid == [100]
+    await room.run(None)
+    assert room.ledger.paid == [100, 100]  # each thread's own approval, once
+    for one in (room, copy):
+        await one.results()
+        await one.run(None)
+    assert room.ledger.paid == [100, 100]
+
+
+@pytest.mark.anyio
+async def test_revoked_between_save_and_claim_asks_again(rooms: Rooms) -> None:
+    from adapter import KeyRing
+
+    room = rooms.paying(store="adapter.db")
+    await room.say()
+    (asked,) = await room.asked()
+    break_store(room, "claim")
+    with pytest.raises(StoreUnavailable):
+        await room.decide(asked)
+
+    other = KeyRing.from_secret(b"other-secret-0123456789-abcdefghij")
+    later = rooms(saver=room.saver, store="adapter.db", keys=other)
+    await later.run(None)
+    assert later.ledger.paid == []
+    (again,) = await later.asked()
+    assert again.id != asked.id
+    await later.decide(again)
+    assert later.ledger.paid == [100]
+    await later.results()
+
+
+@pytest.mark.anyio
+async def test_a_key_revoked_after_the_run_does_not_lock_the_thread(rooms: Rooms) -> None:
+    from adapter import KeyRing
+
+    room = rooms.paying(pay("c1", 1), pay("c2", 2), store="adapter.db")
+    await room.say()
+    first, second = await room.asked()
+    await room.decide(first)
+    other = KeyRing.from_secret(b"other-secret-0123456789-abcdefghij")
+    later = rooms(saver=room.saver, store="adapter.db", keys=other)
+    await later.run(None)
+    again = next(q for q in await later.asked() if q.id == second.id)
+    await later.resume({second.id: room.sign(second)})  # by the revoked key
+    assert later.ledger.paid == [1]
+    await later.decide(again)
+    assert later.ledger.paid == [1, 2]
+    await later.results()
+
+
+CHILD = '''
+import asyncio, json, sys, warnings
+warnings.simplefilter("error")
+from pathlib import Path
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.types import Command
+from tests.support.room import Rooms, pay
+from tests.support.script import ai
+
+async def main(folder, step, answer):
+    rooms = Rooms(Path(folder))
+    async with AsyncSqliteSaver.from_conn_string(folder + "/graph.db") as saver:
+        lines = [ai(pay())] if step == "ask" else []
+        room = rooms(*lines, store="adapter.db", saver=saver)
+        if step == "ask":
+            await room.say()
+            (asked,) = await room.asked()
+            state = await room.agent.aget_state(room.config)
+            print(json.dumps({"answer": {asked.id: room.sign(asked)}, "config": state.config}))
+        else:
+            given = json.loads(answer)
+            config = given["config"] if step == "replay" else room.config
+            try:
+                await room.resume(given["answer"], config)
+                print(json.dumps({"error": None}))
+            except Exception as error:
+                print(json.dumps({"error": getattr(error, "code", type(error).__name__)}))
+        await room.store.aclose()
+
+asyncio.run(main(*sys.argv[1:]))
+'''
+
+
+def child(folder: Path, step: str, answer: str = "", **env: str) -> str:
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(folder), step, answer],
+        cwd=root, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}", **env},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("strict", ["false", "true"])
+def test_a_second_process_resumes_and_a_third_is_refused(rooms: Rooms, strict: str) -> None:
+    import json
+
+    env = {"LANGGRAPH_STRICT_MSGPACK": strict}
+    asked = child(rooms.folder, "ask", **env)
+    assert rooms.ledger.paid == []
+    assert json.loads(child(rooms.folder, "answer", asked, **env)) == {"error": None}
+    assert rooms.ledger.paid == [100]
+    again = json.loads(child(rooms.folder, "replay", asked, **env))
+    assert again == {"error": ApprovalAlreadyDecided.code}
+    assert rooms.ledger.paid == [100]
+
+
+def test_two_processes_at_once_have_one_effect(rooms: Rooms) -> None:
+    asked = child(rooms.folder, "ask")
+    root = Path(__file__).parents[3]
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(rooms.folder), "answer", asked],
+            cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "PYTHONPATH": f"{root}:{root / 'src'}"},
+        )
+        for _ in range(2)
+    ]
+    for process in both:
+        process.communicate(timeout=60)
+    assert rooms.ledger.paid == [100]
+    assert KEYS.newest("seal").kid == "shared"
