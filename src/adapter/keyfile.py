@@ -1,4 +1,4 @@
-"""The key file: read it safely, make it once.
+"""The server's key file: read it safely, make it once, change it at one stroke, notice changes.
 
 All functions block; callers on an event loop use a thread. This room reads no setting: the path is
 given. What the file holds never appears in an error.
@@ -6,29 +6,41 @@ given. What the file holds never appears in an error.
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import json
+import logging
 import os
 import secrets
-import stat
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from typing_extensions import override
 
 from adapter.core.canonical import strict_loads
 from adapter.core.errors import ConfigurationError
 from adapter.core.keys import KeyRing, new_document
+from adapter.secretfile import locked, read_secret, replace_secret, write_secret
 
-__all__ = ["create_keys", "load_keys", "load_or_create", "write_keys"]
+__all__ = [
+    "KeyFileSource",
+    "create_keys",
+    "edit_keys",
+    "load_keys",
+    "load_or_create",
+    "write_keys",
+]
 
-MAX_FILE = 1_048_576
-"""Largest key file read, in bytes."""
+_SETTING: Final = "ADAPTER_KEY_FILE"
+_CURE: Final = f"Make one with `adapter keys new PATH` and set {_SETTING} to it."
+_RACY_NS: Final = 2_000_000_000
 
-_OTHERS = 0o077
-_POSIX = os.name == "posix"
-_CURE = "Make one with `adapter keys new PATH` and set ADAPTER_KEY_FILE to it."
+_log = logging.getLogger(__name__)
 
 Randomness = Callable[[int], bytes]
+T = TypeVar("T")
 
 
 def load_keys(path: Path) -> KeyRing:
@@ -44,17 +56,8 @@ def load_keys(path: Path) -> KeyRing:
         ConfigurationError: Missing, unreadable, open to other users of this machine (POSIX), or
             not a key file.
     """
-    ring: KeyRing | None = None
-    text = _read(Path(path))
-    with contextlib.suppress(ValueError, RecursionError, ConfigurationError):
-        ring = KeyRing.from_document(strict_loads(text))
-    # Raised out here: an exception's context would carry the file's content into a traceback.
-    if ring is None:
-        raise ConfigurationError(
-            f"The key file {path} (ADAPTER_KEY_FILE) is not a valid key file, or a secret in it is "
-            f"short or a placeholder. {_CURE}"
-        )
-    return ring
+    path = Path(path)
+    return _parsed(path, _read(path)[0])
 
 
 def create_keys(
@@ -123,71 +126,128 @@ def write_keys(
     Raises:
         ConfigurationError: It cannot be written.
     """
-    path = Path(path)
     moment = time.time_ns() // 1_000_000_000 if now is None else now
-    body = json.dumps(new_document(moment, randomness), indent=2).encode() + b"\n"
-    part = path.with_name(f".{path.name}.{randomness(8).hex()}.tmp")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            _write_new(part, body)
-            return _publish(part, path, body)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-    raise ConfigurationError(
-        f"The key file {path} cannot be written ({reason}): make its folder writable, or set "
-        "ADAPTER_KEY_FILE to a file that can be."
+    body = _body(new_document(moment, randomness))
+    return write_secret(Path(path), body, setting=_SETTING, randomness=randomness)
+
+
+def edit_keys(path: Path, change: Callable[[KeyRing], tuple[KeyRing, T]]) -> T:
+    """Change a key file at one stroke; changes by several processes come one after another.
+
+    Args:
+        path: The file.
+        change: Gets the ring in the file; returns the new ring and what to give back. What it
+            raises leaves the file as it was.
+
+    Returns:
+        What ``change`` gave back.
+
+    Raises:
+        ConfigurationError: The file cannot be read or written, or is no key file.
+    """
+    path = Path(path)
+    # Read before locking as well: no lock file beside a path that is no key file.
+    load_keys(path)
+    with locked(path, setting=_SETTING):
+        ring, result = change(load_keys(path))
+        replace_secret(path, _body(ring.to_document()), setting=_SETTING)
+    return result
+
+
+class KeyFileSource:
+    """The key ring of a file, loaded again when the file changed.
+
+    A changed file that is missing, unreadable or malformed leaves the last good ring in use and is
+    logged as an error: a half-written file must not lock every thread. `adapter keys` replaces the
+    file at one stroke, so its revocations take effect at the next refresh.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Load the file.
+
+        Raises:
+            ConfigurationError: As `load_keys`; there is no earlier ring to go on with.
+        """
+        self._path = Path(path).absolute()
+        self._lock = threading.Lock()
+        self._content, self._stamp = _read_stamped(self._path)
+        self._ring = _parsed(self._path, self._content)
+        self._trouble: str | None = None
+
+    @override
+    def __repr__(self) -> str:
+        """Show the path only."""
+        return f"KeyFileSource({str(self._path)!r})"
+
+    def current(self) -> KeyRing:
+        """Return the ring last loaded; no I/O."""
+        return self._ring
+
+    async def refresh(self) -> None:
+        """Load the file again if it changed, in a worker thread."""
+        await asyncio.to_thread(self.reload)
+
+    def reload(self) -> KeyRing:
+        """Load the file again if it changed, and return the ring; blocks."""
+        with self._lock:
+            try:
+                self._look()
+            except (ConfigurationError, OSError) as error:
+                said = error.message if isinstance(error, ConfigurationError) else str(error)
+                # Once per trouble: this is asked before every question.
+                if said != self._trouble:
+                    _log.error("%s Going on with the keys loaded before.", said)  # noqa: TRY400
+                self._trouble = said
+            return self._ring
+
+    def _look(self) -> None:
+        if self._stamp is not None and _stamp(self._path.stat()) == self._stamp:
+            return
+        content, stamp = _read_stamped(self._path)
+        if content != self._content:
+            ring = _parsed(self._path, content)
+            self._ring, self._content = ring, content
+            _log.info("loaded the key file %s again: it has changed", self._path)
+        self._stamp, self._trouble = stamp, None
+
+
+def _read(path: Path) -> tuple[bytes, os.stat_result]:
+    return read_secret(path, setting=_SETTING, cure=_CURE)
+
+
+def _read_stamped(path: Path) -> tuple[bytes, tuple[int, ...] | None]:
+    """Return the content, and a stamp that stays the same only while the content does.
+
+    No stamp for a file changed just now: a second change within the clock's grain could leave it
+    as it is, so the content is compared until the file is two seconds old.
+    """
+    content, found = _read(path)
+    age = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns)
+    return content, None if age < _RACY_NS else _stamp(found)
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    return (
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+        found.st_size,
+        found.st_ino,
+        found.st_dev,
+        found.st_mode,
     )
 
 
-def _publish(part: Path, path: Path, body: bytes) -> bool:
-    """Give the finished file its name unless that is taken."""
+def _parsed(path: Path, text: bytes) -> KeyRing:
     try:
-        # A rename would overwrite on POSIX; on Windows a rename is what refuses to.
-        if _POSIX:
-            os.link(part, path)
-        else:
-            part.rename(path)
-    except FileExistsError:
-        return False
-    except OSError:
-        # No hard links on this file system: exclusive creation keeps "one file, never two".
-        try:
-            _write_new(path, body)
-        except FileExistsError:
-            return False
-    return True
+        return KeyRing.from_document(strict_loads(text))
+    except (ValueError, RecursionError, ConfigurationError):
+        pass
+    # Raised out here: an exception's context would carry the file's content into a traceback.
+    raise ConfigurationError(
+        f"The key file {path} ({_SETTING}) is not a valid key file, or a secret in it is short or "
+        f"a placeholder. {_CURE}"
+    )
 
 
-def _write_new(path: Path, body: bytes) -> None:
-    """Create a file of mode 0600 that must not exist yet, and flush it to disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _read(path: Path) -> bytes:
-    """Return the file's bytes after looking at its permissions."""
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if _POSIX and stat.S_IMODE(found.st_mode) & _OTHERS:
-                problem = (
-                    f"The key file {path} (ADAPTER_KEY_FILE) is open to other users of this "
-                    f"machine. Close it with `chmod 600 {path}`."
-                )
-                raise ConfigurationError(problem)
-            return file.read(MAX_FILE)
-    except FileNotFoundError:
-        problem = f"There is no key file at {path}. {_CURE}"
-    except OSError as error:
-        problem = (
-            f"The key file {path} (ADAPTER_KEY_FILE) cannot be read "
-            f"({error.strerror or type(error).__name__}): make it a file this user can read, or "
-            "set ADAPTER_KEY_FILE to one."
-        )
-    raise ConfigurationError(problem)
+def _body(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, indent=2).encode() + b"\n"

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,15 @@ class Room:
 
 def open_questions(state: Any) -> list[Interrupt]:
     return [asked for task in state.tasks if task.result is None for asked in task.interrupts]
+
+
+def copy_thread(saver: InMemorySaver, source: str, target: str) -> None:
+    """What threads.copy does: the same checkpoints, ids and all, under another thread id."""
+    saver.storage[target] = deepcopy(saver.storage[source])
+    for writes in [key for key in saver.writes if key[0] == source]:
+        saver.writes[(target, *writes[1:])] = deepcopy(saver.writes[writes])
+    for blob in [key for key in saver.blobs if key[0] == source]:
+        saver.blobs[(target, *blob[1:])] = saver.blobs[blob]
 
 
 def paired(messages: Iterable[BaseMessage]) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from adapter.core.decisions import INVALID, ApprovalDecision
 from adapter.core.errors import InvalidAnswer, ModelVisibleError
 from adapter.core.keys import KeyRing
+from adapter.core.people import People
 from adapter.core.signing import answer_digest, check_answer, from_iso
 from adapter.core.spec import DecisionKind
 from adapter.core.types import JsonObject
@@ -74,6 +75,7 @@ class AnswerCheck:
         arguments: The bound arguments, canonical.
         masks: Arguments the reviewer could not see and therefore not edit.
         known: Digests of answers the call's row accepted before.
+        people: Who may answer.
         now: The store's time, milliseconds.
         edit: Validates edited arguments and the policy for them; returns canonical arguments.
     """
@@ -84,6 +86,7 @@ class AnswerCheck:
     arguments: JsonObject
     masks: tuple[str, ...]
     known: tuple[str, ...]
+    people: People
     now: int
     edit: Callable[[JsonObject], JsonObject]
 
@@ -124,12 +127,16 @@ class AnswerCheck:
                 decision.kind not in self.allowed
             ):
                 raise InvalidAnswer(INVALID)
+            self.people.check(self.keys, decision.reviewer or "", value["kid"])
+        arguments = self._arguments(decision, before=before)
+        if not before and decision.approved:
+            self.people.agree(arguments)
         return Answer(
             digest=seen,
             decision=decision,
             raw=raw,
             kid=value["kid"],
-            arguments=self._arguments(decision, before=before),
+            arguments=arguments,
             accepted_before=before,
         )
 

@@ -7,18 +7,17 @@ binding; then leaves the asking itself to the port.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from adapter.core.approvals import Answer, AnswerCheck, ApprovalPort, Question, Refusal
+from adapter.core.approvals import Answer, ApprovalPort, Refusal
 from adapter.core.budgets import exceeded
-from adapter.core.errors import ApprovalExpired, PolicyDenied
-from adapter.core.journal import EXPIRED, Journal, arguments_digest, error_outcome
-from adapter.core.policy import Policy, decide
-from adapter.core.redaction import mask_arguments
-from adapter.core.signing import Binding, to_iso
+from adapter.core.errors import ApprovalAlreadyDecided, ApprovalExpired
+from adapter.core.journal import EXPIRED, Journal, error_outcome
+from adapter.core.people import People, executed_digest
+from adapter.core.questions import QuestionBuilder
 from adapter.core.spec import ApprovalRule, Registry
-from adapter.core.store import CallRow, Charge
-from adapter.core.types import CallStatus, JsonObject
+from adapter.core.store import CallRow, Charge, Vote
+from adapter.core.types import CallStatus
 from adapter.core.work import Work
 
 __all__ = ["Asker"]
@@ -34,20 +33,22 @@ class Asker:
     Attributes:
         audience: Id of this installation inside every binding; None takes the store's.
         ttl: Seconds a request stays open unless its rule says otherwise.
+        self_approval: Whether a call's authenticated requester may approve it.
         clock: Milliseconds since the epoch.
     """
 
     registry: Registry
     journal: Journal
     port: ApprovalPort
-    policy: Policy | None
+    words: QuestionBuilder
     audience: str | None
     ttl: float
+    self_approval: bool
     clock: Callable[[], int]
     _audience: str | None = field(default=None, init=False)
 
     async def ask(self, work: Work, rule: ApprovalRule, row: CallRow) -> Answer:
-        """Return an answer that counts.
+        """Return an answer that counts; for a quorum, the one that completes it.
 
         Args:
             work: The call.
@@ -59,12 +60,59 @@ class Asker:
         """
         if row.status is CallStatus.REQUESTED and self._late(row):
             await self.expire(work, row)
-        question = self._question(work, rule, row, await self._installation())
+        await self.port.refresh()
+        audience = await self._installation()
 
         async def refused(refusal: Refusal) -> bool:
             return await self._refused(work, refusal)
 
-        return await self.port.decide(question, refused)
+        while True:
+            people = await self._people(rule, row)
+            question = self.words.build(work, rule, row, audience, people)
+            answer = await self.port.decide(question, refused)
+            if row.quorum_need == 1 or not answer.approves:
+                return answer
+            if answer.accepted_before and row.status is CallStatus.SUSPENDED:
+                return answer
+            if answer.accepted_before:
+                # A vote of an earlier run, taken again from the checkpoint to keep its place.
+                continue
+            if len(people.votes) + 1 >= row.quorum_need:
+                return answer
+            row = await self._vote(work, row, answer)
+
+    async def _people(self, rule: ApprovalRule, row: CallRow) -> People:
+        people = People(roles=rule.roles, excluded=None if self.self_approval else row.requester)
+        if row.quorum_need == 1:
+            return people
+        votes = await self.journal.store.votes(row.key)
+        return replace(people, votes=people.standing(self.port.keys, votes))
+
+    async def _vote(self, work: Work, row: CallRow, answer: Answer) -> CallRow:
+        raw = answer.raw or {}
+        vote = Vote(
+            key=row.key,
+            reviewer=str(raw.get("reviewer")),
+            kid=answer.kid,
+            answer=answer.digest,
+            executed_digest=executed_digest(answer.arguments or {}),
+            decision=raw,
+        )
+        event = self.journal.audit.event(
+            "voted",
+            work.ctx,
+            work.subject,
+            part=answer.digest[:16],
+            once=True,
+            reviewer=vote.reviewer,
+            kid=vote.kid,
+            answer_digest=vote.answer,
+        )
+        if not await self.journal.store.vote(vote, [event]):
+            raise ApprovalAlreadyDecided(
+                "This question was decided or closed meanwhile; the vote was not kept."
+            )
+        return replace(row, answers=(*row.answers, answer.digest))
 
     async def expire(self, work: Work, row: CallRow) -> None:
         """Close a question nobody answered in time.
@@ -125,7 +173,7 @@ class Asker:
                 schema_digest=schema_digest,
                 interrupt_id=interrupt_id,
                 position=position,
-                request=self._request(work, rule),
+                request=self.words.request(work, rule),
                 ttl=self.ttl if rule.ttl is None else rule.ttl,
                 quorum_need=rule.quorum,
             ),
@@ -147,71 +195,6 @@ class Asker:
                 await self.journal.record(
                     kind, work.ctx, work.subject, part=new[:16], once=True, before=old, after=new
                 )
-
-    def _request(self, work: Work, rule: ApprovalRule) -> JsonObject:
-        return {
-            "tool": work.spec.name,
-            "arguments": mask_arguments(work.arguments, work.spec.masks),
-            "kind": "tool",
-            "rule": rule.name,
-            "reason": rule.reason,
-            "call_id": work.call.id,
-            "run_id": work.ctx.run_id,
-            "request_digest": self._digest(work, work.arguments),
-            "allowed": list(rule.allowed),
-            "schema": self.registry.schemas[work.spec.name].json_schema,
-        }
-
-    def _digest(self, work: Work, arguments: JsonObject) -> str:
-        secret = self.port.keys.oldest("digest") if work.spec.masks else None
-        return arguments_digest(arguments, secret)
-
-    def _question(self, work: Work, rule: ApprovalRule, row: CallRow, audience: str) -> Question:
-        place = work.ctx.place
-        policy_digest, schema_digest = self.registry.digests(work.spec.name)
-        binding = Binding(
-            audience=audience,
-            thread_id=place.thread_id,
-            checkpoint_ns=place.checkpoint_ns,
-            task_id=place.task_id,
-            tool_call_id=work.call.id,
-            tool=work.spec.name,
-            kind=row.kind,
-            arguments_digest=self._digest(work, work.arguments),
-            schema_digest=schema_digest,
-            policy_digest=policy_digest,
-            allowed=rule.allowed,
-            quorum=row.quorum_need,
-            issued_at=row.issued_at,
-            expires_at=row.expires_at,
-            approval_id=row.approval_id,
-        ).hex()
-        expires = None if row.expires_at is None else to_iso(row.expires_at)
-        request = (row.request or self._request(work, rule)) | {
-            "issued_at": to_iso(row.issued_at),
-            "expires_at": expires,
-            "quorum": {"need": row.quorum_need, "have": 0, "by": []},
-        }
-        check = AnswerCheck(
-            keys=self.port.keys,
-            binding=binding,
-            allowed=rule.allowed,
-            arguments=work.arguments,
-            masks=work.spec.masks,
-            known=row.answers,
-            now=self.clock(),
-            edit=lambda edited: self._edited(work, rule, edited),
-        )
-        return Question(row=row, binding=binding, request=request, check=check)
-
-    def _edited(self, work: Work, rule: ApprovalRule, edited: JsonObject) -> JsonObject:
-        """Judge edited arguments as strictly as the model's, and by the policy for them."""
-        valid = self.registry.schemas[work.spec.name].validate(edited)
-        decision = decide(work.spec, valid, self.policy)
-        if decision.rule is not None and decision.rule.quorum > rule.quorum:
-            msg = "The edited arguments need more reviewers than have signed."
-            raise PolicyDenied(msg)
-        return valid
 
     async def _refused(self, work: Work, refusal: Refusal) -> bool:
         minute = self.clock() // 60_000

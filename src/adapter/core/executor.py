@@ -29,7 +29,9 @@ from adapter.core.invoke import Invocation
 from adapter.core.journal import Journal, identify
 from adapter.core.past import OPEN, Past, executed_before
 from adapter.core.policy import Policy, decide
+from adapter.core.questions import QuestionBuilder
 from adapter.core.running import Runner
+from adapter.core.sealing import Sealer
 from adapter.core.spec import ApprovalRule, Registry
 from adapter.core.store import Claimed, Store
 from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
@@ -60,6 +62,7 @@ class Executor:
         approval_ttl: float = 86_400.0,
         lease: float = 30.0,
         cancel_grace: float = 10.0,
+        self_approval: bool = False,
         before_tool: Sequence[Hook] = (),
         after_tool: Sequence[Hook] = (),
         clock: Callable[[], int] = _now,
@@ -78,6 +81,7 @@ class Executor:
             approval_ttl: Seconds a request stays open.
             lease: Seconds a claim is valid unless renewed.
             cancel_grace: Seconds a cancelled call may go on before it is in doubt.
+            self_approval: Whether the authenticated requester of a call may approve it.
             before_tool: Awaited before the claim; a failure keeps the answer.
             after_tool: Awaited after the outcome is recorded.
             clock: Milliseconds since the epoch.
@@ -95,20 +99,28 @@ class Executor:
         self._hooks = (tuple(before_tool), tuple(after_tool))
         self.audit = Auditor(clock=clock)
         owner = f"worker-{ids()}"
-        self.journal = Journal(store=store, audit=self.audit, owner=owner, lease=lease, ids=ids)
+        self.journal = Journal(
+            store=store,
+            audit=self.audit,
+            owner=owner,
+            lease=lease,
+            ids=ids,
+            sealer=None if approval is None else Sealer(keys=lambda: approval.keys),
+        )
         self._runner = Runner(journal=self.journal, grace=cancel_grace, sleep=sleep)
         self._asker: Asker | None = None
         self._past = Past(journal=self.journal, port=approval, clock=clock)
         self._decider = Decider(journal=self.journal)
         if approval is not None:
-            approval.keys.require("seal", "decision", "digest")
+            approval.keys.require("seal", "digest", "state")
             self._asker = Asker(
                 registry=registry,
                 journal=self.journal,
                 port=approval,
-                policy=policy,
+                words=QuestionBuilder(registry=registry, port=approval, policy=policy, clock=clock),
                 audience=audience,
                 ttl=approval_ttl,
+                self_approval=self_approval,
                 clock=clock,
             )
         gated = [spec.name for spec in registry if spec.approval is not None or spec.masks]

@@ -29,6 +29,7 @@ from adapter.core.errors import (
     UnknownTool,
 )
 from adapter.core.keys import Key
+from adapter.core.sealing import Sealer
 from adapter.core.spec import ToolSpec
 from adapter.core.store import CallRow, Charge, Claim, Claimed, Close, Event, NewCall, Settle, Store
 from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue, ToolCall
@@ -121,6 +122,7 @@ class Journal:
         owner: Name of this worker in its claims.
         lease: Seconds a claim is valid unless renewed.
         ids: Source of unique text.
+        sealer: Seals outcomes at rest; None keeps them plain (no keys, no secrets to keep).
     """
 
     store: Store
@@ -128,6 +130,23 @@ class Journal:
     owner: str
     lease: float
     ids: Callable[[], str]
+    sealer: Sealer | None = None
+
+    def sealed(self, subject: Subject, ctx: CallContext, outcome: JsonValue) -> JsonValue:
+        """Return the form an outcome is stored in."""
+        if self.sealer is None:
+            return outcome
+        return self.sealer.seal(outcome, subject.key, ctx.thread_id)
+
+    def outcome(self, row: CallRow) -> JsonValue:
+        """Return a row's recorded outcome.
+
+        Raises:
+            StoreUnavailable: It does not open under these keys, or belongs to another row.
+        """
+        if self.sealer is None:
+            return row.outcome
+        return self.sealer.open(row.outcome, row.key, row.thread_id)
 
     def subject(self, call: ToolCall, identity: Identity, spec: ToolSpec | None) -> Subject:
         """Return what the events of a call are about."""
@@ -198,7 +217,13 @@ class Journal:
         """Record how a claimed call ended; a stale fence records nothing."""
         event = self.audit.event(str(status), ctx, subject, part=f"{fence}:{self.ids()}", **data)
         return await self.store.settle(
-            Settle(key=subject.key, fence=fence, status=status, outcome=outcome, events=(event,))
+            Settle(
+                key=subject.key,
+                fence=fence,
+                status=status,
+                outcome=self.sealed(subject, ctx, outcome),
+                events=(event,),
+            )
         )
 
     async def close(
@@ -217,7 +242,7 @@ class Journal:
                 key=subject.key,
                 status=status,
                 run_id=ctx.run_token,
-                outcome=outcome,
+                outcome=self.sealed(subject, ctx, outcome),
                 events=tuple(events),
                 **fields,
             )

@@ -1,4 +1,4 @@
-"""Key ring: which key signs, which keys verify, for which purpose.
+"""Key ring: which key signs, which keys verify, for which purpose, in whose name.
 
 Purposes are separated: a key of one purpose never verifies another's message. The algorithm is a
 property of the key and is never read from a message. This room does no file or environment access.
@@ -6,94 +6,68 @@ property of the key and is never read from a message. This room does no file or 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Protocol, Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, hmac
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from typing_extensions import override
 
+from adapter.core.algorithms import MIN_SECRET, PURPOSES, Algorithm, Key, Purpose, folded
 from adapter.core.canonical import domain
 from adapter.core.errors import ConfigurationError
+from adapter.core.keydocument import encoded, new_document, read_document, written
 
-__all__ = ["MIN_SECRET", "PURPOSES", "Key", "KeyRing", "Purpose", "new_document"]
+__all__ = [
+    "MIN_SECRET",
+    "PURPOSES",
+    "Algorithm",
+    "Key",
+    "KeyRing",
+    "KeySource",
+    "Purpose",
+    "new_document",
+]
 
-Purpose = Literal["seal", "decision", "state", "audit", "digest"]
-PURPOSES: tuple[Purpose, ...] = ("seal", "decision", "state", "audit", "digest")
 
-MIN_SECRET = 16
-"""Shortest accepted secret, in bytes."""
+class KeySource(Protocol):
+    """Where a running program gets its key ring, so that a revocation reaches it at once."""
 
+    def current(self) -> KeyRing:
+        """Return the ring last loaded; no I/O."""
+        ...
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """One key: an id, an algorithm, one purpose.
-
-    Attributes:
-        created_at: Seconds since the epoch; the newest unrevoked key of a purpose signs.
-        revoked_at: Seconds since the epoch; a revoked key neither signs nor verifies.
-    """
-
-    kid: str
-    alg: Literal["HS256"] = "HS256"
-    purpose: Purpose
-    secret: bytes = field(repr=False)
-    created_at: int = 0
-    revoked_at: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be a key."""
-        if not self.kid or self.purpose not in PURPOSES or self.alg != "HS256":
-            msg = (
-                "A key needs a kid, a purpose out of " + ", ".join(PURPOSES) + " and the "
-                "algorithm HS256. Make a new key file with `adapter keys new`."
-            )
-            raise ConfigurationError(msg)
-        if len(self.secret) < MIN_SECRET or len(set(self.secret)) < 5:
-            msg = (
-                f"The secret of key {self.kid!r} is too short or a placeholder: at least "
-                f"{MIN_SECRET} random bytes. Make a new key file with `adapter keys new`."
-            )
-            raise ConfigurationError(msg)
-
-    def mac(self, message: bytes) -> str:
-        """Return the HMAC-SHA256 of a message under this key and purpose, hexadecimal."""
-        return self._hmac(message).finalize().hex()
-
-    def matches(self, message: bytes, mac: str) -> bool:
-        """Compare in constant time."""
-        try:
-            self._hmac(message).verify(bytes.fromhex(mac))
-        except (InvalidSignature, ValueError):
-            return False
-        return True
-
-    def _hmac(self, message: bytes) -> hmac.HMAC:
-        made = hmac.HMAC(self.secret, hashes.SHA256())
-        made.update(domain(f"{self.purpose}/v1"))
-        made.update(message)
-        return made
+    async def refresh(self) -> None:
+        """Load the ring again if it changed; await it before each use that matters."""
+        ...
 
 
 class KeyRing:
-    """An immutable set of keys, asked by purpose and kid."""
+    """An immutable set of keys, asked by purpose and kid. A source that never changes."""
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    def __init__(
+        self, keys: Iterable[Key], reviewers: Mapping[str, Iterable[str]] | None = None
+    ) -> None:
         """Take the keys.
 
+        Args:
+            keys: Of equally old ones the later in this order is the newer.
+            reviewers: Roles of people who sign with a key that is nobody's own.
+
         Raises:
-            ConfigurationError: Two keys of one purpose share a kid.
+            ConfigurationError: Two keys share a kid.
         """
         self._keys = tuple(sorted(keys, key=lambda key: key.created_at))
-        named = [(key.purpose, key.kid) for key in self._keys]
-        if len(set(named)) != len(named):
-            msg = "Two keys of one purpose have the same kid; give each key its own."
+        self._by_kid = {key.kid: key for key in self._keys}
+        if len(self._by_kid) != len(self._keys):
+            msg = "Two keys have the same kid; a kid names exactly one key and purpose."
             raise ConfigurationError(msg)
+        self._roles = {name: frozenset(roles) for name, roles in (reviewers or {}).items()}
+        # Revoked keys too: losing a key must not free its owner's name for a shared one.
+        self._owners = {folded(key.reviewer) for key in self._keys if key.reviewer is not None}
 
     @override
     def __repr__(self) -> str:
@@ -107,12 +81,13 @@ class KeyRing:
         Raises:
             ConfigurationError: The secret is short or a placeholder.
         """
-        probe = Key(kid="shared", purpose="seal", secret=secret)
+        Key(kid="shared", purpose="seal", secret=secret)
         derived = []
         for purpose in PURPOSES:
             info = domain(f"derive/{purpose}")
             made = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info)
-            derived.append(Key(kid=probe.kid, purpose=purpose, secret=made.derive(secret)))
+            kid = f"shared-{purpose}"
+            derived.append(Key(kid=kid, purpose=purpose, secret=made.derive(secret)))
         return cls(derived)
 
     @classmethod
@@ -122,49 +97,81 @@ class KeyRing:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> KeyRing:
-        """Read the ``keys.json`` form.
-
-        Args:
-            document: ``{"version": 1, "keys": [{"kid", "alg", "purpose", "secret",
-                "created_at", "revoked_at"}]}``, secrets as URL-safe base64.
+        """Read the ``keys.json`` form, as `adapter.core.keydocument` describes it.
 
         Raises:
             ConfigurationError: Not of that form; no secret is quoted.
         """
-        try:
-            version, items = document["version"], [_key(item) for item in document["keys"]]
-        except (KeyError, TypeError, AttributeError, ValueError, binascii.Error) as error:
-            msg = (
-                'The key file is not of the form {"version": 1, "keys": [...]}. '
-                "Make a new one with `adapter keys new`."
-            )
-            raise ConfigurationError(msg) from error
-        if version != 1:
-            msg = "The key file has a version this adapter does not know; upgrade the adapter."
-            raise ConfigurationError(msg)
-        return cls(items)
+        keys, roles = read_document(document)
+        return cls(keys, roles)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the ``keys.json`` form; it holds the secrets."""
+        return written(self._keys, self._roles)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """All keys, oldest first, revoked ones too."""
+        return self._keys
+
+    @property
+    def reviewers(self) -> Mapping[str, frozenset[str]]:
+        """Roles of people who sign with a key that is nobody's own."""
+        return MappingProxyType(self._roles)
+
+    def changed(
+        self, keys: Iterable[Key] = (), reviewers: Mapping[str, Iterable[str]] | None = None
+    ) -> KeyRing:
+        """Return a ring in which these keys replace those of their kid, or are added as newest.
+
+        Args:
+            keys: Changed and new keys. A new one is made no older than what it is newer than.
+            reviewers: Replaces the whole section of roles.
+        """
+        given = {key.kid: key for key in keys}
+        kept = [given.pop(key.kid, key) for key in self._keys]
+        last = kept[-1].created_at if kept else 0
+        # A clock that went back must not leave the old key signing.
+        added = [replace(key, created_at=max(key.created_at, last)) for key in given.values()]
+        return KeyRing([*kept, *added], self._roles if reviewers is None else reviewers)
+
+    def current(self) -> Self:
+        """Return this ring: as a source it always gives itself."""
+        return self
+
+    async def refresh(self) -> None:
+        """Do nothing: what is in memory does not change."""
 
     def require(self, *purposes: Purpose) -> None:
-        """Check that every purpose has a key that can sign.
+        """Check that every purpose has its key: one that signs, for decisions one that verifies.
 
         Raises:
             ConfigurationError: Names the first purpose without one.
         """
         for purpose in purposes:
-            self.newest(purpose)
+            # A server that holds public halves only cannot decide, and must not need to.
+            if purpose != "decision" or not self._valid("decision"):
+                self.newest(purpose)
 
     def newest(self, purpose: Purpose) -> Key:
         """Return the key that signs for a purpose.
 
+        For seals that is an Ed25519 key as soon as any valid decision key is one: its owner holds
+        no secret of the server to check another seal with.
+
         Raises:
-            ConfigurationError: Every key of this purpose is revoked, or there is none.
+            ConfigurationError: Every key of this purpose is revoked or verifies only, or there is
+                none.
         """
-        for key in reversed(self._keys):
-            if key.purpose == purpose and key.revoked_at is None:
-                return key
+        found = [key for key in self._valid(purpose) if key.can_sign]
+        if purpose == "seal" and any(key.alg == "Ed25519" for key in self._valid("decision")):
+            found = [key for key in found if key.alg == "Ed25519"]
+        if found:
+            return found[-1]
         msg = (
-            f"There is no unrevoked key for the purpose {purpose!r}. "
-            "Make one with `adapter keys new` and set ADAPTER_KEY_FILE."
+            f"There is no unrevoked key that signs for the purpose {purpose!r}. Make one with "
+            f"`adapter keys rotate {purpose}`, or a new file with `adapter keys new`, and set "
+            "ADAPTER_KEY_FILE."
         )
         raise ConfigurationError(msg)
 
@@ -174,17 +181,15 @@ class KeyRing:
         Raises:
             ConfigurationError: There is no unrevoked key of this purpose.
         """
-        for key in self._keys:
-            if key.purpose == purpose and key.revoked_at is None:
-                return key
-        return self.newest(purpose)
+        found = self._valid(purpose)
+        return found[0] if found else self.newest(purpose)
 
     def find(self, purpose: Purpose, kid: object) -> Key | None:
         """Return the unrevoked key of exactly this purpose and kid."""
-        for key in self._keys:
-            if key.purpose == purpose and key.kid == kid and key.revoked_at is None:
-                return key
-        return None
+        key = self._named(kid)
+        if key is None or key.purpose != purpose or key.revoked_at is not None:
+            return None
+        return key
 
     def sign(self, purpose: Purpose, message: bytes) -> dict[str, str]:
         """Return ``{"kid", "alg", "mac"}`` over a message."""
@@ -195,43 +200,58 @@ class KeyRing:
         """Tell whether a signature is from a known, unrevoked key of this purpose."""
         key = self.find(purpose, signature.get("kid"))
         mac = signature.get("mac")
-        if key is None or not isinstance(mac, str) or len(mac) != 64:
+        if key is None or not isinstance(mac, str) or signature.get("alg") != key.alg:
             return False
-        return key.matches(message, mac) and signature.get("alg") == key.alg
+        return key.matches(message, mac)
 
+    def reviewer_of(self, kid: object) -> str | None:
+        """Return the one person a key belongs to; None for a shared or unknown key."""
+        key = self._named(kid)
+        return None if key is None else key.reviewer
 
-def _key(item: Mapping[str, Any]) -> Key:
-    return Key(
-        kid=item["kid"],
-        alg=item["alg"],
-        purpose=item["purpose"],
-        secret=base64.urlsafe_b64decode(item["secret"]),
-        created_at=int(item["created_at"]),
-        revoked_at=item.get("revoked_at"),
-    )
+    def speaks_for(self, kid: object, reviewer: object) -> bool:
+        """Tell whether a key may sign in this name.
 
+        A key of one person signs in exactly that name. A shared key signs in any name, but not in
+        that of somebody who has, or had, a key of their own.
+        """
+        owner = self.reviewer_of(kid)
+        if owner is not None:
+            return reviewer == owner
+        return not (isinstance(reviewer, str) and folded(reviewer) in self._owners)
 
-def new_document(
-    now: int, randomness: Callable[[int], bytes] = secrets.token_bytes
-) -> dict[str, Any]:
-    """Return a fresh ``keys.json`` document with one key per purpose.
+    def roles_of(self, reviewer: str, kid: object) -> frozenset[str]:
+        """Return the roles an answer in this name under this key has now.
 
-    Args:
-        now: Seconds since the epoch, the keys' creation time.
-        randomness: Source of secret bytes.
-    """
-    kid = randomness(6).hex()
-    return {
-        "version": 1,
-        "keys": [
+        Those of the key where it is somebody's own, else those the document gives to the claimed
+        name. None where the key is unknown, revoked, or may not sign in this name.
+        """
+        key = self.find("decision", kid)
+        if key is None or not self.speaks_for(kid, reviewer):
+            return frozenset()
+        if key.reviewer is not None:
+            return frozenset(key.roles)
+        return self._roles.get(reviewer, frozenset())
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return what may be shown of each key, oldest first: JSON values, no secret."""
+        return [
             {
-                "kid": f"{purpose}-{kid}",
-                "alg": "HS256",
-                "purpose": purpose,
-                "secret": base64.urlsafe_b64encode(randomness(32)).decode(),
-                "created_at": now,
-                "revoked_at": None,
+                "kid": key.kid,
+                "alg": key.alg,
+                "purpose": key.purpose,
+                "reviewer": key.reviewer,
+                "roles": list(key.roles),
+                "can_sign": key.can_sign,
+                "public": encoded(key.public) if key.public else None,
+                "created_at": key.created_at,
+                "revoked_at": key.revoked_at,
             }
-            for purpose in PURPOSES
-        ],
-    }
+            for key in self._keys
+        ]
+
+    def _named(self, kid: object) -> Key | None:
+        return self._by_kid.get(kid) if isinstance(kid, str) else None
+
+    def _valid(self, purpose: Purpose) -> list[Key]:
+        return [key for key in self._keys if key.purpose == purpose and key.revoked_at is None]

@@ -14,7 +14,7 @@ from adapter.core.budgets import exceeded
 from adapter.core.errors import AdapterError, ApprovalExpired, StoreUnavailable
 from adapter.core.journal import EXPIRED, Journal, error_outcome, raise_recorded, unusable
 from adapter.core.store import CallRow
-from adapter.core.types import CallStatus, JsonObject
+from adapter.core.types import CallStatus, JsonObject, JsonValue
 from adapter.core.work import Work
 
 __all__ = ["OPEN", "Past", "executed_before"]
@@ -23,12 +23,12 @@ OPEN = frozenset({CallStatus.REQUESTED, CallStatus.APPROVED, CallStatus.SUSPENDE
 """States in which a question still waits for its claim."""
 
 
-def _replayable(row: CallRow) -> bool:
+def _replayable(row: CallRow, outcome: JsonValue) -> bool:
     """Tell whether the row has an outcome to give back; a void one may record a refusal."""
     if row.status is CallStatus.EXPIRED:
         return True
-    return isinstance(row.outcome, dict) and (
-        row.status.settled or (row.status is CallStatus.VOID and "error" in row.outcome)
+    return isinstance(outcome, dict) and (
+        row.status.settled or (row.status is CallStatus.VOID and "error" in outcome)
     )
 
 
@@ -61,7 +61,8 @@ class Past:
         if row is None:
             msg = "The journal lost the row of this call; nothing ran."
             raise StoreUnavailable(msg)
-        if _replayable(row) and not self.again(work, row):
+        outcome = self.journal.outcome(row)
+        if _replayable(row, outcome) and not self.again(work, row):
             if self.port is not None:
                 self.port.revisit(row)
             await self.journal.record(
@@ -69,8 +70,8 @@ class Past:
             )
             if row.status is CallStatus.EXPIRED:
                 raise ApprovalExpired(EXPIRED)
-            raise_recorded(row.outcome)
-            return work.invocation.replay(row.outcome["result"])
+            raise_recorded(outcome)
+            return work.invocation.replay(outcome["result"])
         error = unusable(row, self.clock())
         await self.journal.record(
             "refused",

@@ -25,6 +25,11 @@ __all__ = ["Sealer"]
 
 _NONCE = 12
 
+_SHUT = (
+    "A recorded outcome does not open: it was altered or moved, or the state key it was sealed "
+    "with is missing or revoked (see `adapter keys list`)."
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealer:
@@ -66,16 +71,12 @@ class Sealer:
         try:
             sealed = value["sealed"]
             key = self.keys().find("state", sealed["kid"])
-            if key is None:
-                raise KeyError
             nonce, data = _bytes(sealed["nonce"]), _bytes(sealed["data"])
-            return strict_loads(_cipher(key).decrypt(nonce, data, _associated(key, bound)))
+            if key is not None:
+                return strict_loads(_cipher(key).decrypt(nonce, data, _associated(key, bound)))
         except (InvalidTag, KeyError, TypeError, ValueError) as error:
-            msg = (
-                "A recorded outcome does not open: it was altered or moved, or the state key it "
-                "was sealed with is missing or revoked (see `adapter keys list`)."
-            )
-            raise StoreUnavailable(msg) from error
+            raise StoreUnavailable(_SHUT) from error
+        raise StoreUnavailable(_SHUT)
 
 
 def _cipher(key: Key) -> AESGCM:

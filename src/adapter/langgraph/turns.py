@@ -148,7 +148,8 @@ class ModelTurn:
             mine = rows.get(call_id, [])
             await self._overtake(mine, ctx)
             best = min(mine, key=lambda row: _RANK.get(row.status, 9), default=None)
-            made.append(_outcome(best, call_id, name))
+            recorded = None if best is None else self.executor.journal.outcome(best)
+            made.append(_outcome(best, recorded, call_id, name))
         return made
 
     async def _overtake(self, rows: Sequence[CallRow], ctx: CallContext) -> None:
@@ -254,9 +255,8 @@ def _errors(faults: dict[str, ModelVisibleError], names: dict[str, str]) -> list
     ]
 
 
-def _outcome(row: CallRow | None, call_id: str, name: str) -> ToolMessage:
-    if row is not None and isinstance(row.outcome, dict):
-        recorded = row.outcome
+def _outcome(row: CallRow | None, recorded: Any, call_id: str, name: str) -> ToolMessage:
+    if isinstance(recorded, dict):
         if isinstance(recorded.get("error"), dict):
             content = json.dumps({"error": recorded["error"]})
             return ToolMessage(content, tool_call_id=call_id, name=name, status="error")

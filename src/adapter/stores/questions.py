@@ -74,6 +74,7 @@ def _reworded(
             "request": values["request"],
             "policy_digest": wanted[0],
             "schema_digest": wanted[1],
+            "quorum_need": values["quorum_need"],
         },
     )
     if reworded is None:

@@ -23,12 +23,14 @@ from adapter.core.store import (
     Event,
     NewCall,
     Opened,
+    Resolve,
     Settle,
     StoredEvent,
     ThreadHead,
     Turn,
+    Vote,
 )
-from adapter.stores import reads
+from adapter.stores import desk, reads
 from adapter.stores.charges import charge_turn
 from adapter.stores.claims import claim_call, renew_claim, settle_call
 from adapter.stores.database import Clock, Database, PostgresDatabase, SqliteDatabase, SqliteSync
@@ -180,6 +182,35 @@ class SqlStore:
             partial(reads.append, events=events), tuple(_threads(events))
         )
         return fresh
+
+    async def vote(self, vote: Vote, events: Sequence[Event]) -> bool:
+        """Keep one reviewer's vote; False when the question is no longer open."""
+        operation = partial(desk.cast_vote, vote=vote, events=events)
+        kept: bool = await self._writer.run(operation, (vote.key, *_threads(events)))
+        return kept
+
+    async def votes(self, key: str) -> Sequence[Vote]:
+        """Return the votes of a question, in the order they came."""
+        found: Sequence[Vote] = await self._read(partial(desk.votes_of, key=key))
+        return found
+
+    async def unsettled(self, limit: int = 100) -> Sequence[CallRow]:
+        """Return rows that are in doubt, or claimed with a lease that ran out."""
+        rows: Sequence[CallRow] = await self._writer.run(partial(desk.unsettled, limit=limit))
+        return rows
+
+    async def overdue(self, limit: int = 100) -> Sequence[CallRow]:
+        """Return questions past their deadline that nobody closed."""
+        rows: Sequence[CallRow] = await self._writer.run(partial(desk.overdue, limit=limit))
+        return rows
+
+    async def resolve(self, resolve: Resolve) -> tuple[bool, CallRow | None]:
+        """Settle a row that is in doubt as a person says."""
+        operation = partial(desk.resolve_call, resolve=resolve, outcome=encoded(resolve.outcome))
+        ended: tuple[bool, CallRow | None] = await self._writer.run(
+            operation, (resolve.key, *_threads(resolve.events))
+        )
+        return ended
 
     def post(self, events: Sequence[Event]) -> None:
         """Append events without waiting; they are committed before whatever is asked next."""

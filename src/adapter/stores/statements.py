@@ -97,6 +97,8 @@ class Statements:
         self._meta(tables.meta)
         self._call_reads(tables.calls)
         self._call_writes(tables.calls)
+        self._call_desk(tables.calls)
+        self._votes(tables.votes)
         self._counters(tables.counters)
         self._events(tables.audit_events)
         self._heads(tables.audit_heads)
@@ -201,6 +203,7 @@ class Statements:
                 request=bindparam("request"),
                 policy_digest=bindparam("policy_digest"),
                 schema_digest=bindparam("schema_digest"),
+                quorum_need=bindparam("quorum_need"),
                 updated_at=now,
             )
             .where(mine, _is(c.status, CallStatus.REQUESTED))
@@ -224,6 +227,57 @@ class Statements:
             )
             .where(mine, _any(c.status, _OPEN))
             .returning(*returned)
+        )
+
+    def _call_desk(self, calls: Table) -> None:
+        c = calls.c
+        now = bindparam("at_now", type_=c.issued_at.type)
+        rows: Select[Any] = select(*[c[name] for name in CALL_FIELDS])
+        returned = [c[name] for name in CALL_FIELDS]
+        in_order = (c.issued_at, c.position, c.key)
+        ran_out = _is(c.status, CallStatus.CLAIMED) & (c.lease_until <= now)
+        doubtful = or_(_is(c.status, CallStatus.IN_DOUBT), ran_out)
+        mine = c.key == bindparam("at_key")
+        limit: Any = bindparam("at_limit")
+        self.calls_unsettled = self._text(rows.where(doubtful).order_by(*in_order).limit(limit))
+        self.calls_overdue = self._text(
+            rows.where(_is(c.status, CallStatus.REQUESTED), c.expires_at <= now)
+            .order_by(*in_order)
+            .limit(limit)
+        )
+        self.call_resolve = self._text(
+            update(calls)
+            .values(
+                status=bindparam("status"),
+                outcome=bindparam("outcome"),
+                # an answer that comes late for the old fence must not settle it again
+                fence=c.fence + literal_column("1"),
+                lease_until=null(),
+                updated_at=now,
+            )
+            .where(mine, doubtful)
+            .returning(*returned)
+        )
+        self.call_note_vote = self._text(
+            update(calls)
+            .values(answers=bindparam("answers"), updated_at=now)
+            .where(mine, _is(c.status, CallStatus.REQUESTED), c.expires_at > now)
+        )
+
+    def _votes(self, votes: Table) -> None:
+        c = votes.c
+        put = self._upsert(votes)
+        changed = ("kid", "answer", "executed_digest", "decision", "created_at")
+        self.vote_put = self._text(
+            put.on_conflict_do_update(
+                index_elements=["call_key", "reviewer"],
+                set_={name: put.excluded[name] for name in changed},
+            )
+        )
+        self.votes_of = self._text(
+            select(c.call_key, c.reviewer, c.kid, c.answer, c.executed_digest, c.decision)
+            .where(c.call_key == bindparam("at_key"))
+            .order_by(c.created_at, c.reviewer)
         )
 
     def _counters(self, counters: Table) -> None:

@@ -115,10 +115,7 @@ async def test_the_hosts_review_beside_ours_still_needs_our_signature(
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("order", ["ours first", "ours last"])
-async def test_an_edit_in_the_hosts_review_is_not_signed_and_does_not_run(
-    rooms: Rooms, order: str
-) -> None:
-    """The host keeps the model's call in the message and changes it on the way to the tool."""
+async def test_an_edit_in_the_hosts_review_is_what_we_ask_about(rooms: Rooms, order: str) -> None:
     review = HumanInTheLoopMiddleware(interrupt_on={"send_money": True})
     where = {"after": [review]} if order == "ours first" else {"before": [review]}
     room = rooms.paying(**where)
@@ -126,8 +123,25 @@ async def test_an_edit_in_the_hosts_review_is_not_signed_and_does_not_run(
     (first,) = await room.asked()
     edited = {"name": "send_money", "args": {"to": "bob", "amount": 5}}
     await room.resume({first.id: {"decisions": [{"type": "edit", "edited_action": edited}]}})
-    for asked in await room.asked():
-        await room.decide(asked)
+    assert room.ledger.paid == []
+    asked = await ours(room)
+    assert asked.value["request"]["arguments"] == {"to": "bob", "amount": 5}
+    await room.decide(asked)
+    assert room.ledger.paid == [5]
+    await room.results()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("order", ["ours first", "ours last"])
+async def test_an_invalid_edit_in_the_hosts_review_runs_nothing(rooms: Rooms, order: str) -> None:
+    review = HumanInTheLoopMiddleware(interrupt_on={"send_money": True})
+    where = {"after": [review]} if order == "ours first" else {"before": [review]}
+    room = rooms.paying(**where)
+    await room.say()
+    (first,) = await room.asked()
+    edited = {"name": "send_money", "args": {"to": "bob", "amount": "5", "force": True}}
+    await room.resume({first.id: {"decisions": [{"type": "edit", "edited_action": edited}]}})
+    assert await room.asked() == []
     assert room.ledger.paid == []
     assert (await room.results())["c1"].status == "error"
 

@@ -16,7 +16,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from adapter import ApprovalAlreadyDecided, CallInDoubt, CallInProgress, StoreUnavailable
-from tests.support.room import KEYS, Clock, Room, Rooms, error_of, pay
+from tests.support.room import Clock, Room, Rooms, copy_thread, error_of, pay
 from tests.support.script import ai, call
 
 # --------------------------------------------------------------------------------------- expiry
@@ -301,15 +301,6 @@ async def test_any_thread_id_has_one_text_form(rooms: Rooms, thread: Any) -> Non
     assert {event["thread_id"] for event in await room.events()} == {str(given)}
 
 
-def copy_thread(saver: InMemorySaver, source: str, target: str) -> None:
-    """What threads.copy does: the same checkpoints under another thread id."""
-    saver.storage[target] = saver.storage[source]
-    for key in [key for key in saver.writes if key[0] == source]:
-        saver.writes[(target, *key[1:])] = saver.writes[key]
-    for blob in [key for key in saver.blobs if key[0] == source]:
-        saver.blobs[(target, *blob[1:])] = saver.blobs[blob]
-
-
 @pytest.mark.anyio
 async def test_a_thread_copied_after_its_answer_was_saved_asks_again(rooms: Rooms) -> None:
     """The copy brings a saved answer along that is not for it: void, and asked anew."""
@@ -453,4 +444,3 @@ def test_two_processes_at_once_have_one_effect(rooms: Rooms) -> None:
     for process in both:
         process.communicate(timeout=60)
     assert rooms.ledger.paid == [100]
-    assert KEYS.newest("seal").kid == "shared"

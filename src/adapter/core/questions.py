@@ -1,0 +1,111 @@
+"""Wording one question: the request a reviewer reads, its binding, and the judge of its answers.
+
+Pure: everything that must be the same on every re-run comes from the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adapter.core.approvals import AnswerCheck, ApprovalPort, Question
+from adapter.core.errors import PolicyDenied
+from adapter.core.journal import arguments_digest
+from adapter.core.people import People
+from adapter.core.policy import Policy, decide
+from adapter.core.redaction import mask_arguments
+from adapter.core.signing import Binding, to_iso
+from adapter.core.spec import ApprovalRule, Registry
+from adapter.core.store import CallRow
+from adapter.core.types import JsonObject
+from adapter.core.work import Work
+
+__all__ = ["QuestionBuilder"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionBuilder:
+    """Builds questions.
+
+    Attributes:
+        clock: Milliseconds since the epoch.
+    """
+
+    registry: Registry
+    port: ApprovalPort
+    policy: Policy | None
+    clock: Callable[[], int]
+
+    def request(self, work: Work, rule: ApprovalRule) -> JsonObject:
+        """Return what a reviewer reads, without the times that only the row knows."""
+        return {
+            "tool": work.spec.name,
+            "arguments": mask_arguments(work.arguments, work.spec.masks),
+            "kind": "tool",
+            "rule": rule.name,
+            "reason": rule.reason,
+            "call_id": work.call.id,
+            "run_id": work.ctx.run_id,
+            "request_digest": self._digest(work, work.arguments),
+            "allowed": list(rule.allowed),
+            "schema": self.registry.schemas[work.spec.name].json_schema,
+        }
+
+    def _digest(self, work: Work, arguments: JsonObject) -> str:
+        secret = self.port.keys.oldest("digest") if work.spec.masks else None
+        return arguments_digest(arguments, secret)
+
+    def build(
+        self, work: Work, rule: ApprovalRule, row: CallRow, audience: str, people: People
+    ) -> Question:
+        """Return the question of a row: its binding, its wording, and the judge of its answers."""
+        place = work.ctx.place
+        policy_digest, schema_digest = self.registry.digests(work.spec.name)
+        binding = Binding(
+            audience=audience,
+            thread_id=place.thread_id,
+            checkpoint_ns=place.checkpoint_ns,
+            task_id=place.task_id,
+            tool_call_id=work.call.id,
+            tool=work.spec.name,
+            kind=row.kind,
+            arguments_digest=self._digest(work, work.arguments),
+            schema_digest=schema_digest,
+            policy_digest=policy_digest,
+            allowed=rule.allowed,
+            quorum=row.quorum_need,
+            issued_at=row.issued_at,
+            expires_at=row.expires_at,
+            approval_id=row.approval_id,
+        ).hex()
+        expires = None if row.expires_at is None else to_iso(row.expires_at)
+        request = (row.request or self.request(work, rule)) | {
+            "issued_at": to_iso(row.issued_at),
+            "expires_at": expires,
+            "quorum": {
+                "need": row.quorum_need,
+                "have": len(people.votes),
+                "by": [vote.reviewer for vote in people.votes],
+            },
+        }
+        check = AnswerCheck(
+            keys=self.port.keys,
+            binding=binding,
+            allowed=rule.allowed,
+            arguments=work.arguments,
+            masks=work.spec.masks,
+            known=row.answers,
+            people=people,
+            now=self.clock(),
+            edit=lambda edited: self._edited(work, rule, edited),
+        )
+        return Question(row=row, binding=binding, request=request, check=check)
+
+    def _edited(self, work: Work, rule: ApprovalRule, edited: JsonObject) -> JsonObject:
+        """Judge edited arguments as strictly as the model's, and by the policy for them."""
+        valid = self.registry.schemas[work.spec.name].validate(edited)
+        decision = decide(work.spec, valid, self.policy)
+        if decision.rule is not None and decision.rule.quorum > rule.quorum:
+            msg = "The edited arguments need more reviewers than have signed."
+            raise PolicyDenied(msg)
+        return valid
