@@ -196,7 +196,7 @@ class KeyFileSource:
                 said = error.message if isinstance(error, ConfigurationError) else str(error)
                 # Once per trouble: this is asked before every question.
                 if said != self._trouble:
-                    _log.error("%s Going on with the keys loaded before.", said)  # noqa: TRY400
+                    _log.error("%s Going on with the keys loaded before.", said)
                 self._trouble = said
             return self._ring
 

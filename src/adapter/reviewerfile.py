@@ -39,12 +39,13 @@ def load_reviewer(path: Path, passphrase: str | None = None) -> Reviewer:
             a reviewer's key file, or not opened by the passphrase.
     """
     path = Path(path)
+    document = _document(path)
     try:
-        return read_reviewer(_document(path), passphrase)
+        return read_reviewer(document, passphrase)
     except ConfigurationError as error:
         message = error.message
     # Raised out here: an exception's context would carry the file's content into a traceback.
-    raise ConfigurationError(_about(path, message))
+    raise _about(path, message)
 
 
 def enrol_reviewer(
@@ -119,7 +120,7 @@ def pin_server_key(path: Path, seal: Key) -> None:
         except (KeyError, TypeError):
             body = None
         if body is None:
-            raise ConfigurationError(_about(path, f"It is no reviewer's key file. {_CURE}"))
+            raise _about(path, f"It is no reviewer's key file. {_CURE}")
         replace_secret(path, body, setting=_SETTING)
 
 
@@ -129,12 +130,11 @@ def _document(path: Path) -> Any:
         return strict_loads(content)
     except (ValueError, RecursionError):
         pass
-    raise ConfigurationError(_about(path, f"It is not JSON. {_CURE}"))
+    raise _about(path, f"It is not JSON. {_CURE}")
 
 
-def _about(path: Path, message: str) -> str:
-    # What read_secret says names the file already.
-    return message if str(path) in message else f"{path} ({_SETTING}): {message}"
+def _about(path: Path, message: str) -> ConfigurationError:
+    return ConfigurationError(f"The key file {path} ({_SETTING}): {message}")
 
 
 def _body(document: dict[str, Any]) -> bytes:

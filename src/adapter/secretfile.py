@@ -14,7 +14,6 @@ import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from adapter.core.errors import ConfigurationError
 
@@ -91,7 +90,7 @@ def write_secret(
             part.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-    _refuse_write(path, setting, reason)
+    raise _unwritten(path, setting, reason)
 
 
 def replace_secret(
@@ -119,13 +118,14 @@ def replace_secret(
                 # Changed by root: the server must still be able to read its file.
                 os.chown(part, owner.st_uid, owner.st_gid)
             part.replace(path)
-            _flush_folder(path.parent)
+            with contextlib.suppress(OSError):
+                _flush_folder(path.parent)
             return
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-    _refuse_write(path, setting, reason)
+    raise _unwritten(path, setting, reason)
 
 
 @contextlib.contextmanager
@@ -142,9 +142,7 @@ def locked(path: Path, *, setting: str) -> Iterator[None]:
     place = path.resolve()
     descriptor = None
     try:
-        descriptor = os.open(
-            place.with_name(f".{place.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
-        )
+        descriptor = os.open(place.with_name(f".{place.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
         _lock(descriptor)
     except OSError as error:
         if descriptor is not None:
@@ -157,7 +155,7 @@ def locked(path: Path, *, setting: str) -> Iterator[None]:
             # Closing it gives the lock back, also where the process dies here.
             os.close(descriptor)
         return
-    _refuse_write(path, setting, reason)
+    raise _unwritten(path, setting, reason)
 
 
 if sys.platform == "win32":  # pragma: no cover - the tests run where fcntl is
@@ -215,8 +213,8 @@ def _write_new(path: Path, body: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _refuse_write(path: Path, setting: str, reason: str) -> NoReturn:
-    raise ConfigurationError(
+def _unwritten(path: Path, setting: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
         f"The key file {path} cannot be written ({reason}): make its folder writable, or set "
         f"{setting} to a file that can be."
     )

@@ -58,6 +58,8 @@ class AdapterSettings(BaseSettings):
         url: The LangGraph server the client talks to.
         token: What the client sends to that server as its credential.
         reviewer: Who the client says decides.
+        reviewer_key: The reviewer's own private key file; the client then uses it alone.
+        reviewer_passphrase: Opens the private key in that file.
         sqlite_sync: SQLite's ``synchronous`` for the store.
         prices: Where prices come from; None means costs are not computed.
         allow_anonymous: Lifts the rule that an unauthenticated client must be local.
@@ -89,6 +91,8 @@ class AdapterSettings(BaseSettings):
     url: str = "http://127.0.0.1:2024"
     token: SecretStr | None = None
     reviewer: str = Field(default="local", min_length=1, max_length=200)
+    reviewer_key: Path | None = None
+    reviewer_passphrase: SecretStr | None = None
     sqlite_sync: Literal["NORMAL", "FULL"] = "NORMAL"
     prices: str | None = None
     allow_anonymous: bool = False

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from typing_extensions import override
 
@@ -74,17 +75,16 @@ class Paused(Exception):
 
 
 class ScriptedPort:
-    """An approval port that answers from a script and behaves like a host that saves answers.
+    """An approval port that answers from a script and, like a host, keeps the answers it took.
 
     A script's items are taken in order: an ``ApprovalDecision`` is signed for the question at
-    hand; a callable gets the question and returns an item; anything else is handed to the check
-    as the hostile value it may be. With nothing left, an answer saved for the same call counts,
-    and else the run pauses.
+    hand; a callable gets the question and returns an item; anything else is judged as the hostile
+    value it may be. A run takes a call's saved answers first, then its script; then it pauses.
 
     Attributes:
-        keys: Keys that sign and verify; replace it to rotate or revoke one.
+        keys: Keys that sign and verify; replace the ring to rotate or revoke one.
         questions: Every question asked, in order.
-        refusals: Every answer that did not count, with whether it was new.
+        refusals: Every answer that did not count, and whether it was new.
         revisited: Keys of the settled rows whose saved answer was taken.
     """
 
@@ -96,18 +96,16 @@ class ScriptedPort:
         self._clock = clock
         self._reviewer = reviewer
         self._script: deque[Any] = deque()
-        self._saved: dict[str, Any] = {}
+        self._saved: defaultdict[str, list[Any]] = defaultdict(list)
+        self._taken: WeakKeyDictionary[Any, Counter[str]] = WeakKeyDictionary()
 
     def resume(self, *items: Any) -> None:
-        """Set what the next run brings as answers; nothing means a run without input."""
+        """Begin a run that brings these answers; nothing means a run without input."""
         self._script = deque(items)
+        self._taken.pop(asyncio.current_task(), None)
 
     def resume_value(self, paused: Paused | Question, decision: ApprovalDecision) -> JsonObject:
-        """Sign a decision about a question or the pause it made.
-
-        Raises:
-            InvalidAnswer: The question does not offer this decision.
-        """
+        """Sign a decision about a question or the pause it made."""
         value = paused.value if isinstance(paused, Paused) else self._sealed(paused)
         return sign_decision(
             self.keys, value, decision, decided_at=self._clock(), reviewer=self._reviewer
@@ -123,12 +121,16 @@ class ScriptedPort:
             InvalidAnswer: The next one does not count; the question stays open.
         """
         self.questions.append(question)
-        key = question.row.key
+        saved = self._saved[question.row.key]
+        taken = self._taken.setdefault(asyncio.current_task(), Counter())
+        while taken[question.row.key] < len(saved):
+            item = saved[taken[question.row.key]]
+            taken[question.row.key] += 1
+            answer = question.check.check(item, saved=True)
+            if not answer.void:
+                return replace(answer, interrupt_id=question.row.interrupt_id)
         if not self._script:
-            answer = question.check.check(self._saved.get(key), saved=True)
-            if answer.void:
-                raise Paused(self._sealed(question))
-            return replace(answer, interrupt_id=question.row.interrupt_id)
+            raise Paused(self._sealed(question))
         item = self._script.popleft()
         while callable(item):
             item = item(question)
@@ -137,15 +139,12 @@ class ScriptedPort:
         try:
             answer = question.check.check(item, saved=False)
         except InvalidAnswer as error:
-            refusal = Refusal(
-                code=error.code,
-                message=error.message,
-                digest=answer_digest(item),
-                delivery="keyed",
-            )
+            seen = answer_digest(item)
+            refusal = Refusal(code=error.code, message=error.message, digest=seen, delivery="keyed")
             self.refusals.append((refusal, await refused(refusal)))
             raise
-        self._saved[key] = item
+        saved.append(item)
+        taken[question.row.key] += 1
         return replace(answer, interrupt_id=question.row.interrupt_id)
 
     def turn(self) -> AbstractAsyncContextManager[None]:
@@ -153,18 +152,31 @@ class ScriptedPort:
         return nullcontext()
 
     def position(self) -> tuple[int, str | None]:
-        """Return how many answers are saved, and the next question's id."""
+        """Return how many calls were answered, and the next question's id."""
         return len(self._saved), f"question-{len(self._saved)}"
 
     def answers_now(self, row: CallRow) -> bool:
-        """Tell whether this run brings an answer of its own."""
+        """Tell whether this run still has an answer of its own."""
         return row.request is not None and bool(self._script)
 
     def revisit(self, row: CallRow) -> None:
         """Take the answer meant for a question whose call is over."""
         self.revisited.append(row.key)
-        if row.request is not None and self._script:
+        if self.answers_now(row):
             self._script.popleft()
+
+    async def refresh(self) -> None:
+        """Do nothing: a test replaces ``keys``."""
+
+    def enter(self) -> object:
+        """Note nothing."""
+        return None
+
+    def leave(self, token: object) -> None:
+        """Note nothing."""
+
+    def discard_used(self, row: CallRow) -> None:
+        """Discard nothing: every scripted answer is addressed."""
 
     def _sealed(self, question: Question) -> JsonObject:
         return sealed_value(self.keys, question.binding, question.request)

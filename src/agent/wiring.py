@@ -14,8 +14,8 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 
-from adapter import Budgets, ConfigurationError, Executor, KeyRing
-from adapter.keyfile import load_keys, load_or_create
+from adapter import Budgets, ConfigurationError, Executor
+from adapter.keyfile import KeyFileSource, load_or_create
 from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
 from adapter.stores import SqlStore, open_store
 from agent.context import Context
@@ -42,23 +42,25 @@ class Parts:
     middleware: AdapterMiddleware
 
 
-def keys_for(settings: AgentSettings) -> KeyRing:
+def keys_for(settings: AgentSettings) -> KeyFileSource:
     """Return the server's keys, making a key file at the first local start.
+
+    A rotation or revocation in the file reaches the running server.
 
     Raises:
         ConfigurationError: No key file where one must be configured, or an unusable one.
     """
     local = settings.is_loopback or not settings.served
     if local and not settings.database_given:
-        return load_or_create(settings.key_file, created=_say_created)
-    if not settings.key_file.exists():
+        load_or_create(settings.key_file, created=_say_created)
+    elif not settings.key_file.exists():
         msg = (
             f"There is no key file at {settings.key_file} (ADAPTER_KEY_FILE). A server with its "
             "own database or reachable from other machines needs a configured one: make it with "
             "`adapter keys new PATH` and give it to every process and reviewer."
         )
         raise ConfigurationError(msg)
-    return load_keys(settings.key_file)
+    return KeyFileSource(settings.key_file)
 
 
 def _say_created(path: Path) -> None:

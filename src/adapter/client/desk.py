@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 from typing_extensions import override
@@ -15,11 +16,12 @@ from typing_extensions import override
 from adapter.client import steps
 from adapter.client.failures import explain, missing_sdk
 from adapter.core.approvals import ApprovalDecision, sign_decision
-from adapter.core.errors import AdapterError
+from adapter.core.errors import AdapterError, ConfigurationError
 from adapter.core.keys import KeyRing
 from adapter.core.spec import DecisionKind
 from adapter.core.types import JsonObject
-from adapter.keyfile import load_keys
+from adapter.keyfile import KeyFileSource
+from adapter.reviewerfile import load_reviewer
 from adapter.settings import AdapterSettings
 
 __all__ = ["Desk", "approval"]
@@ -52,15 +54,15 @@ class Desk:
 
         Args:
             url: The server; else ADAPTER_URL.
-            keys: The server's seal key and the reviewer's decision key; else the file that
-                ADAPTER_KEY_FILE names.
-            reviewer: Who decides; else ADAPTER_REVIEWER.
+            keys: The server's seal key and the reviewer's decision key; else the reviewer's own
+                file, ADAPTER_REVIEWER_KEY, and without one the shared file, ADAPTER_KEY_FILE.
+            reviewer: Who decides; else the name in the reviewer's own file, or ADAPTER_REVIEWER.
             token: Sent as ``Authorization: Bearer``; else ADAPTER_TOKEN.
             client: A langgraph_sdk client to use instead of making one; its owner closes it.
             clock: Milliseconds since the epoch.
         """
         self._url = url.rstrip("/") if url else None
-        self._keys = keys
+        self._keys: KeyRing | KeyFileSource | None = keys
         self._reviewer = reviewer
         self._token = token
         self._sdk = client
@@ -82,12 +84,30 @@ class Desk:
 
     def _sign(self, value: Any, decision: ApprovalDecision) -> JsonObject:
         with self._lock:
-            if self._keys is None:
-                self._keys = load_keys(self._read_settings().key_file)
+            keys = self._current_keys()
             reviewer = self._reviewer or self._read_settings().reviewer
-        return sign_decision(
-            self._keys, value, decision, decided_at=self._clock(), reviewer=reviewer
-        )
+        return sign_decision(keys, value, decision, decided_at=self._clock(), reviewer=reviewer)
+
+    def _current_keys(self) -> KeyRing:
+        if self._keys is None:
+            settings = self._read_settings()
+            if settings.reviewer_key is None:
+                self._keys = KeyFileSource(settings.key_file)
+            else:
+                self._keys = self._own_keys(settings, settings.reviewer_key)
+        # The shared file may have been rotated since; a reviewer's own is read once.
+        return self._keys.reload() if isinstance(self._keys, KeyFileSource) else self._keys
+
+    def _own_keys(self, settings: AdapterSettings, path: Path) -> KeyRing:
+        secret = settings.reviewer_passphrase
+        own = load_reviewer(path, None if secret is None else secret.get_secret_value())
+        if self._reviewer not in (None, own.name):
+            raise ConfigurationError(
+                f"The key in {path} (ADAPTER_REVIEWER_KEY) is {own.name}'s and cannot sign for "
+                f"{self._reviewer}: leave the reviewer out, or use their file."
+            )
+        self._reviewer = own.name
+        return own.keys
 
     def _connect(self) -> Any:
         with self._lock:

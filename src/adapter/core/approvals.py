@@ -55,6 +55,18 @@ class ApprovalPort(Protocol):
         """Keys that sign and verify this port's questions and answers."""
         ...
 
+    async def refresh(self) -> None:
+        """Learn of rotated and revoked keys; awaited before each question."""
+        ...
+
+    def enter(self) -> object:
+        """Note that a call that asks nobody runs beside this task's questions."""
+        ...
+
+    def leave(self, token: object) -> None:
+        """Note that such a call is over."""
+        ...
+
     async def decide(
         self, question: Question, refused: Callable[[Refusal], Awaitable[bool]]
     ) -> Answer:
@@ -104,7 +116,8 @@ def sign_decision(
         The resume value, for ``Command(resume={interrupt_id: value})``.
 
     Raises:
-        InvalidAnswer: The value carries no valid seal, or does not offer this kind.
+        InvalidAnswer: The value carries no valid seal, or does not offer this kind; or the key
+            may not sign in this reviewer's name.
     """
     checked = check_seal(keys, value)
     allowed = checked["request"].get("allowed", [])
@@ -115,4 +128,10 @@ def sign_decision(
         )
         raise InvalidAnswer(msg)
     signed = decision.to_json(decided_at=decided_at, reviewer=reviewer)
+    if not keys.speaks_for(keys.newest("decision").kid, signed["reviewer"]):
+        msg = (
+            f"This key may not sign in the name of {signed['reviewer']}: it is another person's, "
+            "or that person has a key of their own. Sign with theirs (ADAPTER_REVIEWER_KEY)."
+        )
+        raise InvalidAnswer(msg)
     return sign_answer(keys, checked["binding"], signed)

@@ -198,7 +198,17 @@ class Executor:
             raise
         if gate.rule is not None:
             return await self._gated(work, gate.rule)
-        charges = self.budgets.tool_call(ctx.place, work.spec)
+        if self.port is None:
+            return await self._free(work)
+        token = self.port.enter()
+        try:
+            return await self._free(work)
+        finally:
+            self.port.leave(token)
+
+    async def _free(self, work: Work) -> Any:
+        """Run a call that needs nobody's approval."""
+        charges = self.budgets.tool_call(work.ctx.place, work.spec)
         if work.spec.effects.read_only:
             await self._before(work)
             spent, result = await self._runner.read(work, charges)

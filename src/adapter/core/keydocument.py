@@ -58,7 +58,7 @@ def read_document(
         version = document["version"]
         if type(version) is int and version != _VERSION:
             msg = "The key file has a version this adapter does not know; upgrade the adapter."
-            raise ConfigurationError(msg)  # noqa: TRY301 - before fields it may not know
+            raise ConfigurationError(msg)
         keys = tuple(_key(item) for item in document["keys"])
         roles = {
             checked_name(name, "reviewer"): _roles(entry["roles"])

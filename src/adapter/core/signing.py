@@ -98,7 +98,8 @@ def check_seal(keys: KeyRing, value: object) -> JsonObject:
             return dict(value)
     msg = (
         "This is no approval request sealed by the server's key, or it was altered since: "
-        "not signed. Check that ADAPTER_KEY_FILE is the server's."
+        "not signed. Check that ADAPTER_KEY_FILE, or the server's key pinned in the file of "
+        "ADAPTER_REVIEWER_KEY, is the server's."
     )
     raise InvalidAnswer(msg)
 
@@ -134,6 +135,9 @@ def check_answer(keys: KeyRing, binding: str, value: object) -> JsonObject | Non
     # The signature is over OUR binding, so a value bound elsewhere cannot verify; the named
     # binding is compared as well, because it is shown to people.
     if value["binding"] != binding or not keys.verify("decision", message, value):
+        return None
+    # A good signature in another's name is still a forgery.
+    if not keys.speaks_for(value["kid"], decision.get("reviewer")):
         return None
     return dict(decision)
 

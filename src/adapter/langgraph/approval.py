@@ -29,7 +29,7 @@ from adapter.core.approvals import (
     sign_decision,
 )
 from adapter.core.errors import ConfigurationError, InvalidAnswer, ToolUsageError
-from adapter.core.keys import KeyRing
+from adapter.core.keys import KeyRing, KeySource
 from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
@@ -119,6 +119,8 @@ class _Task:
     scratchpad: Any
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     paused: bool = False
+    running: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class LangGraphApproval:
@@ -129,7 +131,7 @@ class LangGraphApproval:
 
     def __init__(
         self,
-        key: bytes | KeyRing | None = None,
+        key: bytes | KeyRing | KeySource | None = None,
         *,
         on_invalid: OnInvalid = "raise",
         reviewer: str = "local",
@@ -138,7 +140,8 @@ class LangGraphApproval:
         """Take the keys.
 
         Args:
-            key: A key ring, a shared secret of 16 or more bytes, or None.
+            key: A key ring or a source of one (a key file that may be rotated), a shared secret
+                of 16 or more bytes, or None.
             on_invalid: What a bad answer does: ``raise`` LangGraph's invalid resume, or ``ask``
                 the same question again under the same id.
             reviewer: Name put into answers signed here that name nobody.
@@ -150,11 +153,20 @@ class LangGraphApproval:
         if on_invalid not in ("raise", "ask"):
             msg = f"on_invalid (ADAPTER_ON_INVALID) is 'raise' or 'ask', not {on_invalid!r}."
             raise ConfigurationError(msg)
-        self.keys = _ring(key)
+        self._source = _source(key)
         self._ask_again = on_invalid == "ask"
         self._reviewer = reviewer
         self._clock = clock
         self._tasks: OrderedDict[int, _Task] = OrderedDict()
+
+    @property
+    def keys(self) -> KeyRing:
+        """The keys as last loaded; no I/O."""
+        return self._source.current()
+
+    async def refresh(self) -> None:
+        """Learn of rotated and revoked keys, where they come from a source that changes."""
+        await self._source.refresh()
 
     def resume_value(self, interrupt: Any, decision: ApprovalDecision) -> JsonObject:
         """Sign an answer to a pending interrupt.
@@ -187,7 +199,24 @@ class LangGraphApproval:
                 yield
             except GraphInterrupt:
                 task.paused = True
+                # A node that runs several calls ends at the first pause: what still runs beside
+                # this call must be settled by then, or its result would come too late.
+                while task.running:
+                    task.idle.clear()
+                    await task.idle.wait()
                 raise
+
+    def enter(self) -> object:
+        """Note that a call that asks nobody runs in this task; returns what ``leave`` takes."""
+        task = self._task()
+        task.running += 1
+        return task
+
+    def leave(self, token: object) -> None:
+        """Note that such a call is over."""
+        if isinstance(token, _Task):
+            token.running -= 1
+            token.idle.set()
 
     def position(self) -> tuple[int, str | None]:
         """Return how many questions this task asked, and the id of its next pause."""
@@ -300,7 +329,7 @@ def _refusal(digest: str, delivery: Literal["keyed", "bare", "saved"]) -> Refusa
     return Refusal(code=error.code, message=error.message, digest=digest, delivery=delivery)
 
 
-def _ring(key: bytes | KeyRing | None) -> KeyRing:
-    if isinstance(key, KeyRing):
-        return key
-    return KeyRing.random() if key is None else KeyRing.from_secret(key)
+def _source(key: bytes | KeyRing | KeySource | None) -> KeySource:
+    if key is None:
+        return KeyRing.random()
+    return KeyRing.from_secret(key) if isinstance(key, bytes) else key

@@ -37,7 +37,8 @@ class TaskAnswers:
         asked: How many questions the task asked before now.
         saved: How many answers come from the checkpoint.
         keyed: How many answers there are with this run's own, addressed by id.
-        bare: Whether an unaddressed answer waits for the next question.
+        bare: Whether this run has an unaddressed answer for the task; LangGraph does not tell
+            whether a question took it already.
         namespace: The task's checkpoint namespace.
     """
 
@@ -49,7 +50,7 @@ class TaskAnswers:
 
     @property
     def delivery(self) -> str | None:
-        """How the next question's answer will come: saved, keyed, bare, or not at all."""
+        """How the next question's answer comes, if it comes: saved, keyed or bare."""
         if self.asked < self.saved:
             return "saved"
         if self.asked < self.keyed:

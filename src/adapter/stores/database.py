@@ -5,6 +5,8 @@ Everything here runs in the writer thread or in a reader's worker thread, never 
 
 from __future__ import annotations
 
+import random
+import sqlite3
 import time
 import zlib
 from abc import ABC, abstractmethod
@@ -33,6 +35,8 @@ _LOCK_SPACE = zlib.crc32(b"agent-adapter:store") & 0x7FFFFFFF
 _LOCK_BUCKETS = 256
 _LOCKS = "SELECT pg_advisory_xact_lock(%s, bucket) FROM unnest(%s::int[]) AS bucket"
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_PATIENCE = 5.0
+"""Seconds that a lock of SQLite is waited for."""
 _SQLITE_NEEDED = (3, 35, 0)  # RETURNING
 
 
@@ -124,19 +128,47 @@ class SqliteDatabase(Database):
         clock: The store's clock; by default the process's, read once per transaction.
         sync: ``PRAGMA synchronous``.
         memory: Whether it is in memory: one connection, no migration.
+        sleep: How the writer's thread waits for the lock.
     """
 
-    def __init__(self, url: URL, *, clock: Clock | None, sync: SqliteSync, memory: bool) -> None:
+    def __init__(
+        self,
+        url: URL,
+        *,
+        clock: Clock | None,
+        sync: SqliteSync,
+        memory: bool,
+        sleep: Callable[[float], None] = time.sleep,  # noqa: TID251 - the default; in a thread
+    ) -> None:
         super().__init__(url, clock=clock or _process_clock)
+        self._sleep = sleep
         self._sync = sync
         self._memory = memory
 
     @override
     def begin(self, cursor: Any, locks: Iterable[str]) -> int:
         """Take the write lock, then read the clock."""
-        cursor.execute("BEGIN IMMEDIATE")
+        self._lock(cursor)
         assert self._clock is not None  # noqa: S101 - set in the constructor
         return self._clock()
+
+    def _lock(self, cursor: Any) -> None:
+        """Take the write lock, asking often.
+
+        SQLite's own waiting backs off to a tenth of a second; among busy writers, who free the
+        lock for a millisecond, one of them then waits for ever.
+        """
+        cursor.execute("PRAGMA busy_timeout=0")
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > until:
+                    raise
+                self._sleep(random.uniform(0.0002, 0.002))  # noqa: S311 - spreads the writers
+            else:
+                return
 
     @override
     def _engine(self) -> tuple[Engine, Tables]:
@@ -144,7 +176,11 @@ class SqliteDatabase(Database):
             self.url,
             paramstyle="qmark",
             # the driver begins nothing by itself; the writer says BEGIN IMMEDIATE
-            connect_args={"isolation_level": None, "timeout": 5.0, "check_same_thread": False},
+            connect_args={
+                "isolation_level": None,
+                "timeout": _PATIENCE,
+                "check_same_thread": False,
+            },
             **({"poolclass": StaticPool} if self._memory else {}),
         )
         if engine.dialect.loaded_dbapi.sqlite_version_info < _SQLITE_NEEDED:

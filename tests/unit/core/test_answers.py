@@ -11,6 +11,7 @@ from adapter.core.answers import Answer, AnswerCheck
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import InvalidAnswer, PolicyDenied
 from adapter.core.keys import KeyRing
+from adapter.core.people import People
 from adapter.core.signing import answer_digest, sign_answer, to_iso
 from adapter.core.types import JsonObject
 
@@ -34,6 +35,7 @@ CHECK = AnswerCheck(
     arguments=ARGUMENTS,
     masks=("card", "cvv"),
     known=(),
+    people=People(),
     now=NOW,
     edit=edit,
 )
@@ -54,7 +56,7 @@ def test_an_approval_runs_the_bound_arguments() -> None:
     assert answer.arguments == ARGUMENTS
     assert answer.raw is not None
     assert answer.raw["reviewer"] == "rita"
-    assert answer.kid == "shared"
+    assert answer.kid == "shared-decision"
     assert not answer.accepted_before
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.core.kit import WRITE, flaky, kinds, row_of
+from tests.unit.core.kit import WRITE, row_of
 
 from adapter.core.errors import (
     AdapterError,
@@ -100,49 +98,3 @@ async def test_a_row_that_cannot_run_says_why(
     until = None if lease is None else 1000 + lease
     error = unusable(replace(row, status=CallStatus(status), lease_until=until), 1000)
     assert type(error) is made
-
-
-@pytest.mark.anyio
-async def test_an_event_nobody_waits_for_is_written() -> None:
-    async with wired(WRITE) as kit:
-        journal = kit.executor.journal
-        call, ctx = make_call("write"), make_context()
-        subject = journal.subject(call, identify(call, ctx), WRITE[0])
-        journal.soon([journal.audit.event("noted", ctx, subject)])
-        assert await kinds(kit) == ["noted"]
-
-
-@pytest.mark.anyio
-async def test_an_event_nobody_waits_for_is_missed_in_the_log(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    kit, store = flaky(WRITE)
-    async with kit:
-        store.failures["append"] = 1
-        kit.executor.journal.soon([])
-        await asyncio.gather(*_under_way())
-        await asyncio.sleep(0)
-    assert "audit events could not be written" in caplog.text
-
-
-def _under_way() -> list[Any]:
-    from adapter.core import journal
-
-    return [asyncio.wait({task}) for task in journal._under_way]
-
-
-@pytest.mark.anyio
-async def test_a_cancelled_append_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    kit, store = flaky(WRITE)
-    async with kit:
-        store.before["append"] = asyncio.Event().wait
-        kit.executor.journal.soon([])
-        from adapter.core import journal
-
-        (task,) = journal._under_way
-        task.cancel()
-        await asyncio.wait({task})
-        await asyncio.sleep(0)
-        assert not journal._under_way
-    assert caplog.text == ""
