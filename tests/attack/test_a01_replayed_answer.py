@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from tests.support.room import Room, Rooms
 
 from adapter import ApprovalAlreadyDecided
-from tests.support.room import Room, Rooms
 
 
 async def approved(room: Room) -> tuple[Any, Any]:
@@ -124,5 +124,6 @@ async def test_a02_two_workers_at_once_have_one_effect(rooms: Rooms) -> None:
     assert rooms.ledger.paid == [100]
     errors = [error for error in ended if isinstance(error, BaseException)]
     assert {getattr(error, "code", repr(error)) for error in errors} <= {
-        "already_decided", "in_progress",
+        "already_decided",
+        "in_progress",
     }

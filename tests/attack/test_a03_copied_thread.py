@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
-
 from tests.support.room import Rooms, copy_thread
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.room import KEYS, START, Rooms
+from tests.support.script import ai, call
 
 from adapter import ApprovalDecision, Key, KeyRing
 from adapter.core.keys import PURPOSES
 from adapter.core.signing import sign_answer
 from adapter.langgraph import LangGraphApproval
-from tests.support.room import KEYS, START, Rooms
-from tests.support.script import ai, call
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,9 +41,7 @@ OTHER = b"other-secret-0123456789-abcdefghij"
 FORGERS = {
     "another key under the right kid": signed_with(ring(OTHER)),
     "the seal's key": signed_with(ring(SEAL)),
-    "the right key under another kid": signed_with(
-        ring(KEYS.newest("decision").secret, kid="old")
-    ),
+    "the right key under another kid": signed_with(ring(KEYS.newest("decision").secret, kid="old")),
     "a derived ring of another secret": signed_with(KeyRing.from_secret(OTHER)),
 }
 
@@ -82,8 +80,11 @@ async def test_a11_the_message_is_the_same_whatever_was_wrong(rooms: Rooms) -> N
 def rotated(*revoked: str) -> KeyRing:
     keys = [
         Key(
-            kid=f"{kid}-{purpose}", purpose=purpose,
-            secret=kid.encode() + KEYS.newest(purpose).secret, created_at=number, revoked_at=5 if kid in revoked else None,
+            kid=f"{kid}-{purpose}",
+            purpose=purpose,
+            secret=kid.encode() + KEYS.newest(purpose).secret,
+            created_at=number,
+            revoked_at=5 if kid in revoked else None,
         )
         for number, kid in enumerate(("old", "new"), start=1)
         for purpose in PURPOSES
@@ -95,7 +96,8 @@ def only(kid: str) -> KeyRing:
     return KeyRing(
         [
             Key(
-                kid=f"{kid}-{purpose}", purpose=purpose,
+                kid=f"{kid}-{purpose}",
+                purpose=purpose,
                 secret=kid.encode() + KEYS.newest(purpose).secret,
             )
             for purpose in PURPOSES
@@ -160,8 +162,8 @@ async def test_a30_the_event_loop_is_never_blocked(rooms: Rooms) -> None:
     assert max(gaps) < 1.0
 
 
-BLOCK = '''
-import asyncio, sys, tempfile
+BLOCK = """
+import asyncio, os, sys
 from pathlib import Path
 from blockbuster import BlockBuster
 from tests.support.room import Rooms, pay
@@ -191,15 +193,20 @@ try:
     asyncio.run(main(rooms))
 finally:
     buster.deactivate()
-print(rooms.ledger.paid)
-'''
+print(rooms.ledger.paid, flush=True)
+os._exit(0)  # the detector itself may crash a finished interpreter
+"""
 
 
 def test_a30_nothing_blocks_under_the_servers_own_detector(rooms: Rooms) -> None:
     pytest.importorskip("blockbuster", reason="comes with the server")
     done = subprocess.run(
         [sys.executable, "-c", BLOCK, str(rooms.folder)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
         env={"PATH": "", "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
     )
     assert "BlockingError" not in done.stderr, done.stderr

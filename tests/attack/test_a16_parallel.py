@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from tests.support.room import Rooms, error_of, pay
 from tests.support.script import ai, call
 
@@ -58,9 +57,14 @@ async def test_a18_three_valid_calls_go_on(rooms: Rooms) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"to": "bob", "amount": "7"}, {"to": "bob", "amount": True}, {"to": 7, "amount": 7},
-        {"to": "bob", "amount": 7, "force": True}, {"to": "bob", "amount": 7, "TO": "eve"},
-        {"to": ["bob"], "amount": 7}, {"to": None, "amount": 7}, {"amount": 7},
+        {"to": "bob", "amount": "7"},
+        {"to": "bob", "amount": True},
+        {"to": 7, "amount": 7},
+        {"to": "bob", "amount": 7, "force": True},
+        {"to": "bob", "amount": 7, "TO": "eve"},
+        {"to": ["bob"], "amount": 7},
+        {"to": None, "amount": 7},
+        {"amount": 7},
     ],
     ids=repr,
 )

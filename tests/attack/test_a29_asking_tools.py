@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from langgraph.types import interrupt
-
-from adapter import Effects
 from tests.support.room import Room, Rooms, free, gated, tool_of
 from tests.support.script import ai, call
+
+from adapter import Effects
 
 
 def asking(rooms: Rooms, spec: Any) -> Room:
@@ -20,7 +20,8 @@ def asking(rooms: Rooms, spec: Any) -> Room:
 
     return rooms(
         ai(call("odd", "o1", text="x"), call("odd", "o2", text="y")),
-        tools=[tool_of(odd, "odd")], specs=[spec],
+        tools=[tool_of(odd, "odd")],
+        specs=[spec],
     )
 
 

@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-
-from adapter import ApprovalAlreadyDecided
 from tests.support.room import Rooms, error_of, free, money_tools, paired, pay, tool_of
 from tests.support.script import ai, call
+
+from adapter import ApprovalAlreadyDecided
 
 ONE = {"to": "bob", "amount": 1}
 TWO = {"to": "bob", "amount": 2}
@@ -101,12 +101,15 @@ async def test_a48_a_failed_tool_among_paused_siblings(rooms: Rooms) -> None:
 
     tools, specs = money_tools(rooms.ledger)
     named: dict[str, Any] = {
-        "tools": [*tools, tool_of(broken, "broken")], "specs": [*specs, free("broken")],
+        "tools": [*tools, tool_of(broken, "broken")],
+        "specs": [*specs, free("broken")],
     }
     for failure in ("message", "raise"):
         room = rooms(
             ai(pay("c1"), call("broken", "b1", text="x"), pay("c2", 2)),
-            middleware={"on_tool_failure": failure}, thread=failure, **named,
+            middleware={"on_tool_failure": failure},
+            thread=failure,
+            **named,
         )
         before = len(room.ledger.of("broken"))
         try:

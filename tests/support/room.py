@@ -22,13 +22,13 @@ from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Interrupt
 from pydantic import BaseModel, ConfigDict
+from tests.support.script import Line, Script, ai, call
 
 from adapter import ApprovalDecision, ApprovalRule, Budgets, Effects, Executor, KeyRing, ToolSpec
 from adapter.core.audit_verify import verify_chain
 from adapter.core.policy import Policy
 from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
 from adapter.stores import MemoryStore, SqlStore, open_store
-from tests.support.script import Line, Script, ai, call
 
 SECRET = b"room-secret-0123456789-abcdefghijk"
 KEYS = KeyRing.from_secret(SECRET)

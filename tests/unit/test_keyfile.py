@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adapter import keyfile
+from adapter import keyfile, secretfile
 from adapter.core.errors import ConfigurationError
 from adapter.core.keys import PURPOSES
 from adapter.keyfile import create_keys, load_keys, load_or_create, write_keys
@@ -118,7 +118,7 @@ def test_a_file_system_without_hard_links_still_gets_one_file(
     def no_links(*args: object) -> None:
         raise refusal
 
-    monkeypatch.setattr(keyfile, "_POSIX", True)
+    monkeypatch.setattr(secretfile, "_POSIX", True)
     monkeypatch.setattr(os, "link", no_links)
     path = tmp_path / "keys.json"
     assert write_keys(path, now=1)
@@ -129,7 +129,7 @@ def test_a_file_system_without_hard_links_still_gets_one_file(
 def test_where_a_rename_refuses_to_overwrite_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyfile, "_POSIX", False)
+    monkeypatch.setattr(secretfile, "_POSIX", False)
     path = tmp_path / "keys.json"
     assert write_keys(path, now=1)
     load_keys(path).require(*PURPOSES)
@@ -166,7 +166,7 @@ def test_permissions_are_not_judged_where_they_mean_nothing(
     path = tmp_path / "keys.json"
     create_keys(path, now=1)
     path.chmod(0o644)
-    monkeypatch.setattr(keyfile, "_POSIX", False)
+    monkeypatch.setattr(secretfile, "_POSIX", False)
     load_keys(path).require(*PURPOSES)
 
 

@@ -71,7 +71,8 @@ class Auditor:
         if arguments is not None:
             masks = subject.spec.masks if subject.spec is not None else ()
             facts["arguments"] = mask_arguments(arguments, masks)
-        event_id = ":".join(filter(None, (kind, subject.key, part)))
+        # The key first: the index then keeps one call's events together.
+        event_id = ":".join(filter(None, (subject.key, kind, part)))
         body = {
             "arguments_digest": subject.arguments_digest,
             "at": self.clock(),

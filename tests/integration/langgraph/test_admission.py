@@ -8,7 +8,6 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ConfigDict
-
 from tests.support.room import Rooms, error_of, free, money_tools, paired, pay, tool_of
 from tests.support.script import ai, call, unreadable
 

@@ -11,11 +11,11 @@ import pytest
 from langgraph.errors import is_invalid_resume
 from langgraph.types import Command
 from pydantic import ValidationError
+from tests.support.room import KEYS, Rooms, pay
+from tests.support.script import ai
 
 from adapter import ApprovalDecision, KeyRing
 from adapter.langgraph import LangGraphApproval
-from tests.support.room import KEYS, Rooms, pay
-from tests.support.script import ai
 
 OTHER = LangGraphApproval(KeyRing.from_secret(b"another-secret-0123456789-abcdefg"))
 
@@ -65,9 +65,7 @@ BAD: dict[str, Callable[[dict[str, Any]], Any]] = {
     "unknown kid": changed(("kid",), "other"),
     "kid no text": changed(("kid",), None),
     "other binding": changed(("binding",), "0" * 64),
-    "edited after signing": changed(
-        ("decision", "edited_args"), {"to": "eve", "amount": 999_999}
-    ),
+    "edited after signing": changed(("decision", "edited_args"), {"to": "eve", "amount": 999_999}),
     "reviewer after signing": changed(("decision", "reviewer"), "someone"),
     "kind after signing": changed(("decision", "kind"), "reject"),
     "deep": lambda _: _deep(),
@@ -241,7 +239,9 @@ async def test_keys_of_another_installation_do_not_count(rooms: Rooms) -> None:
     with pytest.raises(Exception, match="seal|altered|sealed"):
         OTHER.resume_value(asked, ApprovalDecision(kind="approve"))
     value = copy.deepcopy(asked.value)
-    forged = LangGraphApproval(KEYS).resume_value({"value": value}, ApprovalDecision(kind="approve"))
+    forged = LangGraphApproval(KEYS).resume_value(
+        {"value": value}, ApprovalDecision(kind="approve")
+    )
     assert forged["binding"] == asked.value["binding"]
 
 

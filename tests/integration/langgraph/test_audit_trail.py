@@ -6,15 +6,25 @@ from collections import Counter
 from typing import Any
 
 import pytest
-
-from adapter import ApprovalAlreadyDecided, Budgets, Policy
-from adapter.core.errors import ToolError
 from tests.support.room import Clock, Room, Rooms, free, money_tools, pay, tool_of
 from tests.support.script import ai, call, unreadable
 
+from adapter import ApprovalAlreadyDecided, Budgets, Policy
+from adapter.core.errors import ToolError
+
 SHAPE = {
-    "arguments_digest", "at", "call_id", "data", "id", "kind", "run_id", "thread_id", "tool",
-    "turn_id", "user", "v",
+    "arguments_digest",
+    "at",
+    "call_id",
+    "data",
+    "id",
+    "kind",
+    "run_id",
+    "thread_id",
+    "tool",
+    "turn_id",
+    "user",
+    "v",
 }
 
 
@@ -188,7 +198,10 @@ async def test_nothing_is_written_twice_however_often_a_task_runs_again(rooms: R
 async def test_every_proposed_call_has_an_end(rooms: Rooms) -> None:
     tools, specs = money_tools(rooms.ledger)
     room = rooms(
-        ai(pay("c1"), call("note", "n1", text="x")), ai(call("nope", "x1")), tools=tools, specs=specs
+        ai(pay("c1"), call("note", "n1", text="x")),
+        ai(call("nope", "x1")),
+        tools=tools,
+        specs=specs,
     )
     await room.say()
     await room.say("never mind")

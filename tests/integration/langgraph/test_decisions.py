@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.room import START, Clock, Rooms, error_of, gated, money_tools, pay
+from tests.support.script import ai, call
 
 from adapter import ApprovalRule, Condition, InvalidAnswer, Policy
 from adapter.core.signing import to_iso
-from tests.support.room import START, Clock, Rooms, error_of, gated, money_tools, pay
-from tests.support.script import ai, call
 
 
 @pytest.mark.anyio

@@ -13,8 +13,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
-
-from tests.support.room import Room, Rooms, open_questions, pay, paired
+from tests.support.room import Room, Rooms, open_questions, paired, pay
 from tests.support.script import ai, call
 
 MODES = ["values", "updates", "messages", "custom", "debug", "tasks", "checkpoints"]
@@ -44,9 +43,7 @@ async def test_one_approval_is_one_effect(
         assert paused["__interrupt__"][0].id == asked.id
         assert room.ledger.paid == []
 
-        ended = await room.run(
-            Command(resume={asked.id: room.sign(asked)}), durability=durability
-        )
+        ended = await room.run(Command(resume={asked.id: room.sign(asked)}), durability=durability)
 
         assert room.ledger.paid == [100]
         assert ended["messages"][-1].content == "done"
@@ -171,9 +168,7 @@ async def test_an_agent_inside_another_graph_is_answered_through_it(
     )
     assert inner.ledger.paid == []
 
-    async for _ in outer.astream(
-        Command(resume={second.id: inner.sign(second)}), config, **how
-    ):
+    async for _ in outer.astream(Command(resume={second.id: inner.sign(second)}), config, **how):
         pass
     assert inner.ledger.paid == [200]
     async for _ in outer.astream(Command(resume={first.id: inner.sign(first)}), config, **how):

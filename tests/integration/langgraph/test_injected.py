@@ -9,7 +9,6 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.types import Command
-
 from tests.support.room import Rooms, free, gated
 from tests.support.script import ai, call
 
@@ -61,7 +60,8 @@ async def test_a_model_cannot_fill_in_what_the_host_does(
 ) -> None:
     room = rooms(
         ai(call(name, "o1", text="x", **{ghost: "forged"})),
-        tools=[build(rooms)[name]], specs=[free(name)],
+        tools=[build(rooms)[name]],
+        specs=[free(name)],
     )
     await room.say()
     assert room.ledger.all == []

@@ -20,11 +20,11 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, RetryPolicy
+from tests.support.room import Room, Rooms, free, gated, money_tools, open_questions, pay, tool_of
+from tests.support.script import ai, call
 from typing_extensions import TypedDict
 
 from adapter.langgraph import AdapterMiddleware
-from tests.support.room import Room, Rooms, free, gated, money_tools, open_questions, pay, tool_of
-from tests.support.script import ai, call
 
 APPROVAL = "agent_adapter.approval"
 
@@ -48,7 +48,8 @@ def failing(rooms: Rooms, times: int = 99) -> Any:
 
 async def ours(room: Room) -> Any:
     (asked,) = [
-        q for q in await room.asked()
+        q
+        for q in await room.asked()
         if isinstance(q.value, dict) and q.value.get("type") == APPROVAL
     ]
     return asked
@@ -59,7 +60,9 @@ async def ours(room: Room) -> Any:
 async def test_retry_middleware_runs_an_approved_tool_once(rooms: Rooms, where: str) -> None:
     room = rooms(
         ai(call("odd", "o1", text="x")),
-        tools=[failing(rooms)], specs=[gated("odd")], **{where: [retry()]},
+        tools=[failing(rooms)],
+        specs=[gated("odd")],
+        **{where: [retry()]},
     )
     await room.say()
     assert room.ledger.of("odd") == []
@@ -85,8 +88,10 @@ async def test_retry_middleware_leaves_a_good_call_alone(rooms: Rooms, where: st
 async def test_retry_outside_a_raising_middleware_runs_once(rooms: Rooms) -> None:
     room = rooms(
         ai(call("odd", "o1", text="x")),
-        tools=[failing(rooms)], specs=[gated("odd")],
-        before=[retry()], middleware={"on_tool_failure": "raise"},
+        tools=[failing(rooms)],
+        specs=[gated("odd")],
+        before=[retry()],
+        middleware={"on_tool_failure": "raise"},
     )
     await room.say()
     await room.decide(await ours(room))
@@ -235,9 +240,7 @@ class Twice(AgentMiddleware[Any, Any, Any]):
 @pytest.mark.anyio
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("tool", ["send_money", "note"])
-async def test_a_middleware_that_runs_everything_twice(
-    rooms: Rooms, where: str, tool: str
-) -> None:
+async def test_a_middleware_that_runs_everything_twice(rooms: Rooms, where: str, tool: str) -> None:
     first = pay() if tool == "send_money" else call("note", "c1", text="x")
     room = rooms(ai(first), **{where: [Twice()]})
     await room.say()
@@ -272,7 +275,8 @@ async def test_a_claim_that_was_never_used_is_in_doubt(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a_limit_middleware_inside_ours(rooms: Rooms) -> None:
     room = rooms(
-        ai(pay("c1")), ai(pay("c2", 2)),
+        ai(pay("c1")),
+        ai(pay("c2", 2)),
         after=[ToolCallLimitMiddleware(thread_limit=1, exit_behavior="continue")],
     )
     await room.say()
@@ -407,7 +411,8 @@ async def test_a_slow_free_sibling_in_one_node_is_waited_for(rooms: Rooms) -> No
     assert len(room.ledger.of("slow")) == 1
     state = await graph.aget_state(CONFIG)
     assert [m.content for m in state.values["messages"] if isinstance(m, ToolMessage)] == [
-        "slow done", "sent 1 to bob",
+        "slow done",
+        "sent 1 to bob",
     ]
 
 

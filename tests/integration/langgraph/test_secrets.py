@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
+from tests.support.room import KEYS, SECRET, Rooms, gated, money_tools, pay
+from tests.support.script import ai
 
 from adapter import ApprovalAlreadyDecided, KeyRing
 from adapter.core.keys import PURPOSES
-from tests.support.room import KEYS, SECRET, Rooms, gated, money_tools, pay
-from tests.support.script import ai
 
 CARD = "account-ZX81-hush"
 
@@ -115,9 +115,16 @@ async def test_the_question_alone_does_not_authorize(rooms: Rooms) -> None:
     value = asked.value
     decision = room.sign(asked)["decision"]
     parts = [
-        value, value["seal"], {**value["seal"], "binding": value["binding"], "decision": decision},
-        {"binding": value["binding"], "decision": decision, "kid": "shared", "alg": "HS256",
-         "mac": value["binding"]},
+        value,
+        value["seal"],
+        {**value["seal"], "binding": value["binding"], "decision": decision},
+        {
+            "binding": value["binding"],
+            "decision": decision,
+            "kid": "shared",
+            "alg": "HS256",
+            "mac": value["binding"],
+        },
     ]
     for part in parts:
         await room.resume({asked.id: part})

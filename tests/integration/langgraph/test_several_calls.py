@@ -7,7 +7,6 @@ import itertools
 from typing import Any
 
 import pytest
-
 from tests.support.room import Rooms, error_of, pay
 from tests.support.script import ai, call
 

@@ -11,11 +11,11 @@ from langchain_core.messages import ToolMessage
 from langchain_core.tools import ToolException
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
+from tests.support.room import Room, Rooms, error_of, free, gated, tool_of
+from tests.support.script import ai, call
 
 from adapter import Effects, ToolFailed, ToolUsageError, current_context
 from adapter.core.errors import ToolError
-from tests.support.room import Room, Rooms, error_of, free, gated, tool_of
-from tests.support.script import ai, call
 
 KINDS = ["gated", "free", "read_only"]
 

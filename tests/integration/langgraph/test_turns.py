@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-
-from adapter import Budgets, Effects, Limits, ToolFailed
 from tests.support.room import Rooms, error_of, free, money_tools, paired, pay, tool_of
 from tests.support.script import ai, call
+
+from adapter import Budgets, Effects, Limits, ToolFailed
 
 
 def shape(messages: list[Any]) -> list[tuple[str, Any]]:
@@ -82,9 +82,7 @@ async def test_a_message_and_an_answer_in_one_command(rooms: Rooms) -> None:
     room = rooms.paying()
     await room.say()
     (asked,) = await room.asked()
-    both = Command(
-        update={"messages": [HumanMessage("wait")]}, resume={asked.id: room.sign(asked)}
-    )
+    both = Command(update={"messages": [HumanMessage("wait")]}, resume={asked.id: room.sign(asked)})
     await room.run(both)
     assert room.ledger.paid in ([], [100])
     await room.say("and now?")
@@ -264,7 +262,8 @@ async def test_a_batch_runs_as_far_as_the_budget_goes(
 @pytest.mark.anyio
 async def test_calls_after_a_spent_budget_end_the_turn(rooms: Rooms) -> None:
     room = rooms(
-        ai(*notes(5)), *[ai(*notes(1, n)) for n in range(5, 30)],
+        ai(*notes(5)),
+        *[ai(*notes(1, n)) for n in range(5, 30)],
         budgets=Budgets(tool_calls_per_turn=5),
     )
     await room.say()
@@ -366,7 +365,10 @@ async def test_limits_of_one_tool_per_turn_and_per_thread(rooms: Rooms) -> None:
 async def test_no_client_resets_a_budget_by_writing_the_state(rooms: Rooms) -> None:
     room = rooms(ai(*notes(2)), ai(pay()), budgets=Budgets(tool_calls_per_turn=2))
     given: Any = {
-        "messages": [HumanMessage("x")], "total_tool_calls": -100, "audit_log": [], "turn_id": "z",
+        "messages": [HumanMessage("x")],
+        "total_tool_calls": -100,
+        "audit_log": [],
+        "turn_id": "z",
     }
     await room.run(given)
     await room.agent.aupdate_state(room.config, {"total_tool_calls": 0, "audit_log": []})
