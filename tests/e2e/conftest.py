@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph_sdk import get_client
+from tests.support.server import Server
 
 from adapter import ApprovalDecision
 from adapter.client import ApprovalClient
 from adapter.core.audit_verify import verify_chain
 from adapter.keyfile import load_keys
 from adapter.stores import open_store
-from tests.support.server import Server
 
 
 class Lab:
@@ -25,7 +24,7 @@ class Lab:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.sdk = get_client(url=server.url, api_key=None)
+        self.sdk: Any = get_client(url=server.url, api_key=None)
         self.keys = load_keys(server.data / "keys.json")
         self.desk = ApprovalClient(server.url, keys=self.keys, reviewer="ann", token="")
 
@@ -131,9 +130,8 @@ async def lab(server: Server) -> AsyncIterator[Lab]:
 
 @pytest.fixture(scope="session", autouse=True)
 def clean_checkout() -> Iterator[None]:
-    """No test here leaves anything in the checkout."""
+    """No test here leaves anything new in the checkout."""
     root = Path(__file__).parents[2]
-    kept = (root / ".langgraph_api", root / ".adapter")
-    before = [path.exists() and os.stat(path).st_mtime_ns for path in kept]
+    absent = [root / name for name in (".langgraph_api", ".adapter") if not (root / name).exists()]
     yield
-    assert [path.exists() and os.stat(path).st_mtime_ns for path in kept] == before
+    assert [path for path in absent if path.exists()] == []

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from langgraph_sdk import get_sync_client
-
-from adapter.client import PendingApproval, SyncApprovalClient
 from tests.e2e.conftest import Lab, refund
 from tests.support.server import Server
+
+from adapter.client import PendingApproval, SyncApprovalClient
 
 
 @pytest.mark.anyio
@@ -35,8 +35,9 @@ async def test_a_refund_is_asked_for_refused_forged_approved_with_an_edit_and_re
     assert not pending.expired
 
     paused: Any = await lab.sdk.threads.get_state(thread)
-    good = await lab.sign(pending, "edit", edited_args={**pending.request["arguments"],
-                                                        "amount_cents": 250})
+    good = await lab.sign(
+        pending, "edit", edited_args={**pending.request["arguments"], "amount_cents": 250}
+    )
     forged = copy.deepcopy(good)
     forged["decision"]["edited_args"]["amount_cents"] = 499
     for bad in ({"approved": True}, forged):
@@ -70,16 +71,14 @@ async def test_a_refund_is_asked_for_refused_forged_approved_with_an_edit_and_re
 def test_the_synchronous_client_approves_rejects_and_responds(
     server: Server, orders: list[str]
 ) -> None:
-    sdk = get_sync_client(url=server.url, api_key=None)
+    sdk: Any = get_sync_client(url=server.url, api_key=None)
     from adapter.keyfile import load_keys
 
     keys = load_keys(server.data / "keys.json")
     with SyncApprovalClient(server.url, keys=keys, reviewer="ann", token="") as desk:
         thread = str(sdk.threads.create()["thread_id"])
         text = "\n".join(refund(order, 120) for order in orders)
-        sdk.runs.wait(
-            thread, "agent", input={"messages": [{"role": "user", "content": text}]}
-        )
+        sdk.runs.wait(thread, "agent", input={"messages": [{"role": "user", "content": text}]})
         asked = {one.request["arguments"]["order_id"]: one for one in desk.pending(thread)}
         assert set(asked) == set(orders)
         assert {one.thread_id for one in desk.pending()} >= {thread}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.e2e.conftest import Lab, refund
 from tests.support.server import Server
 
@@ -80,5 +79,5 @@ async def test_pauses_and_claims_outlive_the_server(tmp_path: Path) -> None:
 
 async def until(true: Any, seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
-        while not true():
+        while not true():  # noqa: ASYNC110 - another process does it
             await asyncio.sleep(0.05)

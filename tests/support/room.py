@@ -293,7 +293,7 @@ class Rooms:
             tools = [*tools, *(t for t in own_tools if t.name in named - known)]
         if not isinstance(store, SqlStore):
             store = self.store(store, clock)
-        named_clock = {} if clock is None else {"clock": clock}
+        named_clock: dict[str, Any] = {} if clock is None else {"clock": clock}
         approval = LangGraphApproval(keys, on_invalid=on_invalid, **named_clock)
         made = Executor(
             registry_of(tools, specs),

@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,12 @@ class Server:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(OWNED)}
         paths = [str(ROOT / "src"), *filter(None, [kept.get("PYTHONPATH")])]
         env = {
-            **kept, **QUIET, "HOME": str(self.folder),
-            "PYTHONPATH": os.pathsep.join(paths), "ADAPTER_DATA_DIR": str(self.data), **self.env,
+            **kept,
+            **QUIET,
+            "HOME": str(self.folder),
+            "PYTHONPATH": os.pathsep.join(paths),
+            "ADAPTER_DATA_DIR": str(self.data),
+            **self.env,
         }
         command = [
             *(sys.executable, "-m", "langgraph_cli", "dev", "--no-browser", "--no-reload"),
@@ -78,8 +83,13 @@ class Server:
         ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                command,
+                cwd=self.folder,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     def start(self) -> Server:
@@ -119,18 +129,14 @@ class Server:
                 continue
             break
         # Children of a killed server outlive it otherwise.
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process = None
 
     # ------------------------------------------------------------------- effects, from outside
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        database = sqlite3.connect(
-            f"file:{self.data / 'acme.db'}?mode=ro", uri=True, timeout=10
-        )
+        database = sqlite3.connect(f"file:{self.data / 'acme.db'}?mode=ro", uri=True, timeout=10)
         try:
             return database.execute(query, values).fetchall()
         finally:

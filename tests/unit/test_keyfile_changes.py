@@ -42,6 +42,15 @@ def rotated(path: Path) -> str:
     return made.kid
 
 
+def read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    path.chmod(0o600)
+
+
 def revoked(path: Path, kid: str) -> None:
     edit_keys(path, lambda ring: revoke(ring, kid, now=3))
 
@@ -192,10 +201,10 @@ class TestSource:
         source = KeyFileSource(path)
         old = source.current()
 
-        def read(*_: object, **__: object) -> None:
+        def must_not(*_: object, **__: object) -> None:
             raise AssertionError("it was read")
 
-        monkeypatch.setattr(keyfile, "read_secret", read)
+        monkeypatch.setattr(keyfile, "read_secret", must_not)
         await source.refresh()
         assert source.current() is old
 
@@ -246,7 +255,7 @@ class TestSource:
         if trusted:
             monkeypatch.setattr(keyfile, "_RACY_NS", -(10**18))
         source = KeyFileSource(path)
-        old, good = source.current(), path.read_bytes()
+        old, good = source.current(), read(path)
         break_it(path)
         for _ in range(3):
             await source.refresh()
@@ -255,8 +264,7 @@ class TestSource:
         assert str(path) in record.getMessage()
         assert "hunter2" not in caplog.text
 
-        path.write_bytes(good)
-        path.chmod(0o600)
+        put(path, good)
         kid = rotated(path)
         await source.refresh()
         assert source.current().newest("decision").kid == kid
@@ -266,9 +274,9 @@ class TestSource:
         self, path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         source = KeyFileSource(path)
-        good = path.read_bytes()
+        good = read(path)
         for content in (b"bad", good, b"bad"):
-            path.write_bytes(content)
+            put(path, content)
             await source.refresh()
         assert len([found for found in caplog.records if found.levelno == logging.ERROR]) == 2
 

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from adapter.cli.approvals import approvals
 from adapter.cli.audit import audit
+from adapter.cli.calls import calls
 from adapter.cli.keys import keys
 from adapter.core.errors import (
     AdapterError,
@@ -51,12 +52,14 @@ app = typer.Typer(
     help="Review an agent's gated tool calls, and check their audit trail.",
     epilog=(
         "Settings are read from the environment and .env: ADAPTER_URL, ADAPTER_KEY_FILE, "
-        "ADAPTER_REVIEWER and ADAPTER_TOKEN for approvals, ADAPTER_DATABASE_URI for audit. "
+        "ADAPTER_REVIEWER and ADAPTER_TOKEN for approvals, ADAPTER_DATABASE_URI for audit and "
+        "calls. "
         "Exit status: 0 done, 1 refused or verification failed, 2 usage or configuration."
     ),
 )
 app.add_typer(approvals, name="approvals")
 app.add_typer(audit, name="audit")
+app.add_typer(calls, name="calls")
 app.add_typer(keys, name="keys")
 
 

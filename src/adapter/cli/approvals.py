@@ -1,11 +1,12 @@
 """`adapter approvals`: list requests, decide one, and say what the answer led to.
 
-Talks to the server over HTTP through the reviewer's client; reads no store.
+Talks to the server over HTTP through the reviewer's client; only ``expire`` opens the store.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +17,7 @@ from adapter.core.errors import ToolUsageError
 
 if TYPE_CHECKING:
     from adapter.client import PendingApproval, SyncApprovalClient
+    from adapter.core.store import CallRow
 
 __all__ = ["approvals"]
 
@@ -92,6 +94,35 @@ def respond(
 ) -> None:
     """Answer in the tool's place; the tool does not run."""
     _decide(id_, thread, ApprovalDecision(kind="respond", response=text), yes=yes)
+
+
+@approvals.command()
+def expire(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array of keys.")] = False,
+) -> None:
+    """Close the requests nobody answered in time, in the store at ADAPTER_DATABASE_URI.
+
+    Each thread gets the expiry at its next run; without this command, too.
+    """
+    import asyncio
+    import json
+
+    closed = asyncio.run(_expire())
+    if as_json:
+        typer.echo(json.dumps([row.key for row in closed]))
+        return
+    from adapter.cli.show import visible
+
+    for row in closed:
+        typer.echo(visible(f"expired: {row.tool} {row.tool_call_id} in thread {row.thread_id}"))
+    typer.echo(f"{len(closed)} expired")
+
+
+async def _expire() -> Sequence[CallRow]:
+    from adapter.cli.calls import open_operator
+
+    async with open_operator() as (operator, _):
+        return await operator.expire()
 
 
 def _decide(prefix: str, thread: str | None, decision: ApprovalDecision, *, yes: bool) -> None:

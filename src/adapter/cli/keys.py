@@ -29,6 +29,9 @@ _DIGEST = (
     "Questions that are open over masked arguments will be asked again, because their digests "
     "change."
 )
+_STATE = (
+    "Recorded results that were sealed with it no longer open, and their calls are not repeated."
+)
 
 
 @keys.callback()
@@ -113,8 +116,14 @@ def revoke(kid: Annotated[str, typer.Argument(help="As `adapter keys list` shows
     from adapter.core.keychange import revoke as revoked
     from adapter.keyfile import edit_keys
 
-    lacking = edit_keys(_file(), lambda ring: revoked(ring, kid, now=_now()))
+    def change(ring: KeyRing) -> tuple[KeyRing, tuple[bool, tuple[Purpose, ...]]]:
+        left, lacking = revoked(ring, kid, now=_now())
+        return left, (ring.find("state", kid) is not None, lacking)
+
+    state, lacking = edit_keys(_file(), change)
     typer.echo(f"Revoked {kid}. What it signed no longer counts, unless it was accepted before.")
+    if state:
+        typer.echo(_STATE, err=True)
     for purpose in lacking:
         typer.echo(
             f"No key is left for {purpose}: until `adapter keys rotate {purpose}` every use of it "
@@ -169,7 +178,8 @@ def roles(
     typer.echo(f"Roles of {name}: {', '.join(_split(given)) or 'none'} (on {where}).")
 
 
-@keys.command()
+# A public half may begin with a hyphen.
+@keys.command(context_settings={"ignore_unknown_options": True})
 def pin(
     kid: Annotated[str, typer.Argument(help="The server's new seal key.")],
     public: Annotated[str, typer.Argument(help="Its public half, as the server's owner gave it.")],

@@ -1,77 +1,272 @@
-"""What a turn, a thread and a tool may use up, expressed as charges on counters in the store.
+"""What a turn, a thread, a user and a tool may use up, expressed as charges on counters.
 
 This room only names counters and limits; the store adds, compares and refuses in one transaction,
-so that no resume, fork or second process can reset a count.
+so that no resume, fork or second process can reset a count. A scope is named by what the server
+knows (thread, turn, authenticated user), never by an id a client supplies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, Literal
 
-from adapter.core.errors import BudgetExceeded, ConfigurationError
+from adapter.core.errors import BudgetExceeded, ConfigurationError, ModelVisibleError, RateLimited
+from adapter.core.prices import Prices, PriceTable, decimal_of, micro_dollars
+from adapter.core.rates import Rate
 from adapter.core.spec import ToolSpec
 from adapter.core.store import Charge
-from adapter.core.types import Place
+from adapter.core.types import CallContext
+from adapter.core.usage import Usage
 
-__all__ = ["Budgets", "exceeded"]
+__all__ = ["Budgets", "OnExceeded", "exceeded"]
+
+OnExceeded = Literal["refuse", "end", "ask"]
+_WHAT = ("model_calls", "tool_calls", "tokens", "cost")
+_SPANS = ("turn", "thread", "user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgets:
-    """Limits of one turn: model calls asked for, and tool calls that start.
+    """Limits of model calls that are made, tool calls that start, tokens, dollars and rates.
 
-    Refused, rejected and replayed calls cost nothing.
+    Refused, rejected and replayed tool calls cost nothing; a retried one costs one call. Counts
+    are exact. Tokens and cost are reserved before a model call and settled to its real usage, so
+    they may be exceeded by the calls in flight: a call may begin while anything is left.
+
+    Attributes:
+        model_calls_per_turn: Model calls of one user turn.
+        model_calls_per_thread: Of one thread; None has no limit, as for all below.
+        model_calls_per_user: Of one authenticated user; without authentication, of the thread.
+        tool_calls_per_turn: Tool calls of one user turn; per thread and user likewise.
+        tokens_per_turn: Tokens in and out; per thread and user likewise.
+        cost_per_turn: Dollars as a Decimal or text, kept in whole micro-dollars; per thread and
+            user likewise. Needs ``prices``.
+        tool_rate: Rate of tool calls of one user (without authentication: of the thread), a
+            Rate or a text such as ``10/minute``.
+        model_rate: Rate of model calls, likewise.
+        reserve_tokens: Reserved for a model call whose model names no ``max_tokens``.
+        on_exceeded: ``refuse``: each further call is refused, and the model may go on while model
+            calls last. ``end``: the turn ends. ``ask``: a person is asked for a raise.
+        prices: Prices of models, or a mapping that PriceTable takes.
     """
 
     model_calls_per_turn: int = 10
+    model_calls_per_thread: int | None = None
+    model_calls_per_user: int | None = None
     tool_calls_per_turn: int = 20
+    tool_calls_per_thread: int | None = None
+    tool_calls_per_user: int | None = None
+    tokens_per_turn: int | None = None
+    tokens_per_thread: int | None = None
+    tokens_per_user: int | None = None
+    cost_per_turn: Decimal | str | int | None = None
+    cost_per_thread: Decimal | str | int | None = None
+    cost_per_user: Decimal | str | int | None = None
+    tool_rate: Rate | str | None = None
+    model_rate: Rate | str | None = None
+    reserve_tokens: int = 1024
+    on_exceeded: OnExceeded = "end"
+    prices: Prices | Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a budget nothing fits in."""
-        if self.model_calls_per_turn < 1 or self.tool_calls_per_turn < 1:
-            msg = "Budgets per turn must be at least 1."
+        """Refuse a budget nothing fits in, and read rates and dollars strictly."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.startswith("cost_per") and value is not None:
+                value = decimal_of(value, f"Budgets.{field.name}")
+                object.__setattr__(self, field.name, value)
+                if micro_dollars(value) < 1:
+                    msg = f"Budgets.{field.name} must be more than 0 dollars."
+                    raise ConfigurationError(msg)
+            elif "_per_" in field.name or field.name == "reserve_tokens":
+                _whole(field.name, value)
+        for name in ("tool_rate", "model_rate"):
+            object.__setattr__(self, name, Rate.parse(getattr(self, name)))
+        if self.on_exceeded not in ("refuse", "end", "ask"):
+            msg = f"Budgets.on_exceeded is 'refuse', 'end' or 'ask', not {self.on_exceeded!r}."
             raise ConfigurationError(msg)
+        if isinstance(self.prices, Mapping):
+            object.__setattr__(self, "prices", PriceTable(self.prices))
 
-    def model_call(self, place: Place) -> tuple[Charge, ...]:
-        """Charges of one model call."""
-        scope = _turn(place, "model_calls")
-        return (Charge(scope=scope, limit=self.model_calls_per_turn),)
+    @property
+    def asks(self) -> bool:
+        """Whether a person is asked for a raise when a budget is spent."""
+        return self.on_exceeded == "ask"
 
-    def tool_call(self, place: Place, spec: ToolSpec) -> tuple[Charge, ...]:
-        """Charges of one tool call that starts."""
-        charges = [
-            Charge(scope=self.thread_total(place)),
-            Charge(scope=self.turn_tools(place), limit=self.tool_calls_per_turn),
-        ]
+    @property
+    def metered(self) -> bool:
+        """Whether tokens or cost have a budget."""
+        return any(self.limit(what, span) for what in ("tokens", "cost") for span in _SPANS)
+
+    def limit(self, what: str, span: str) -> int | None:
+        """Return a budget's size in its own unit (calls, tokens, micro-dollars); None for none.
+
+        Args:
+            what: ``model_calls``, ``tool_calls``, ``tokens`` or ``cost``.
+            span: ``turn``, ``thread`` or ``user``.
+        """
+        size = getattr(self, f"{what}_per_{span}")
+        return micro_dollars(size) if isinstance(size, Decimal) else size
+
+    def named(self, ctx: CallContext) -> dict[str, tuple[str, int]]:
+        """Return name and size of every budget that holds here, by its counter's scope."""
+        return {
+            _scope(ctx, span, what): (f"{what}_per_{span}", size)
+            for what in _WHAT
+            for span in _SPANS
+            if (size := self.limit(what, span)) is not None
+        }
+
+    def model_call(self, ctx: CallContext, mark: str = "") -> tuple[Charge, ...]:
+        """Charges of one model call, without its tokens.
+
+        Args:
+            ctx: Where.
+            mark: Names this model call in the windows of rates.
+        """
+        return (*self._counts(ctx, "model_calls"), *_rated(self.model_rate, ctx, "model", mark))
+
+    def tool_call(self, ctx: CallContext, spec: ToolSpec, mark: str = "") -> tuple[Charge, ...]:
+        """Charges of one tool call that starts.
+
+        Args:
+            ctx: Where.
+            spec: The tool.
+            mark: The call key: one token of a rate per call, whatever becomes of it.
+        """
+        charges = [Charge(scope=self.thread_total(ctx)), *self._counts(ctx, "tool_calls")]
         limits = spec.limits
-        if limits.per_turn is not None:
-            scope = _turn(place, f"tool:{spec.name}")
-            charges.append(Charge(scope=scope, limit=limits.per_turn))
-        if limits.per_thread is not None:
-            scope = f"thread:{place.thread_id}:tool:{spec.name}"
-            charges.append(Charge(scope=scope, limit=limits.per_thread))
+        for span in _SPANS:
+            size = getattr(limits, f"per_{span}")
+            if size is not None:
+                charges.append(Charge(scope=_scope(ctx, span, f"tool:{spec.name}"), limit=size))
+        charges += _rated(self.tool_rate, ctx, "tool", mark)
+        rate = Rate.parse(limits.rate)
+        if rate is not None:
+            charges.append(_window(f"rate:tool:{spec.name}", rate, mark))
         return tuple(charges)
 
-    def turn_tools(self, place: Place) -> str:
+    def reserve(self, ctx: CallContext, model: str, tokens: int) -> tuple[Charge, ...]:
+        """Return what to hold back for a model call: the call fits while anything is left.
+
+        Args:
+            ctx: Where.
+            model: The model's name.
+            tokens: Most tokens it may answer.
+
+        Raises:
+            ConfigurationError: There is a budget of cost and no price for this model.
+        """
+        charges = []
+        for what, amount in self._amounts(model, Usage(output=tokens)).items():
+            for span in _SPANS:
+                size = self.limit(what, span)
+                if size is not None:
+                    held = max(amount, 1)
+                    scope = _scope(ctx, span, what)
+                    limit = size + held - 1
+                    charges.append(
+                        Charge(scope=scope, amount=held, limit=limit, raisable=self.asks)
+                    )
+        return tuple(charges)
+
+    def used(self, ctx: CallContext, model: str, usage: Usage) -> tuple[Charge, ...]:
+        """Return charges of what a model call really used; they have no limit."""
+        return tuple(
+            Charge(scope=_scope(ctx, span, what), amount=amount)
+            for what, amount in self._amounts(model, usage).items()
+            for span in _SPANS
+            if self.limit(what, span) is not None
+        )
+
+    def knows(self, model: str) -> bool:
+        """Tell whether this model has a price."""
+        return isinstance(self._cost(model, Usage()), int)
+
+    def turn_tools(self, ctx: CallContext) -> str:
         """Counter of the tool calls of a turn."""
-        return _turn(place, "tool_calls")
+        return _scope(ctx, "turn", "tool_calls")
 
-    def thread_total(self, place: Place) -> str:
+    def thread_total(self, ctx: CallContext) -> str:
         """Counter of all tool calls of a thread, for display."""
-        return f"thread:{place.thread_id}:tool_calls"
+        return f"thread:{ctx.thread_id}:total"
+
+    def _counts(self, ctx: CallContext, what: str) -> list[Charge]:
+        return [
+            Charge(scope=_scope(ctx, span, what), limit=size, raisable=self.asks)
+            for span in _SPANS
+            if (size := self.limit(what, span)) is not None
+        ]
+
+    def _amounts(self, model: str, usage: Usage) -> dict[str, int]:
+        amounts = {"tokens": usage.tokens}
+        if any(self.limit("cost", span) for span in _SPANS):
+            cost = self._cost(model, usage)
+            if cost is None:
+                msg = (
+                    f"There is a budget of cost and no price for the model {model or '(no name)'}: "
+                    "name a price file that has it in ADAPTER_PRICES (or ADAPTER_PRICES=genai), "
+                    "or remove the budget."
+                )
+                raise ConfigurationError(msg)
+            amounts["cost"] = cost
+        return amounts
+
+    def _cost(self, model: str, usage: Usage) -> int | None:
+        prices = self.prices
+        if prices is None or isinstance(prices, Mapping):
+            return None
+        return prices.cost(model, usage)
 
 
-def _turn(place: Place, what: str) -> str:
-    return f"turn:{place.thread_id}:{place.turn_id}:{what}"
+def _whole(name: str, value: object) -> None:
+    if value is None and name not in ("model_calls_per_turn", "tool_calls_per_turn"):
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = f"Budgets.{name} must be a whole number, at least 1."
+        raise ConfigurationError(msg)
 
 
-def exceeded(scope: str) -> BudgetExceeded:
+def _scope(ctx: CallContext, span: str, what: str) -> str:
+    if span == "turn":
+        return f"turn:{ctx.thread_id}:{ctx.place.turn_id}:{what}"
+    if span == "thread":
+        return f"thread:{ctx.thread_id}:{what}"
+    return f"{_owner(ctx)}:{what}"
+
+
+def _owner(ctx: CallContext) -> str:
+    """Name the user; one whose name holds the separator must not name another's counter."""
+    if ctx.user is None:
+        return f"user-of:{ctx.thread_id}"
+    return f"user:{ctx.user.replace('%', '%25').replace(':', '%3A')}"
+
+
+def _rated(rate: Rate | str | None, ctx: CallContext, what: str, mark: str) -> list[Charge]:
+    parsed = Rate.parse(rate)
+    return [] if parsed is None else [_window(f"rate:{_owner(ctx)}:{what}_calls", parsed, mark)]
+
+
+def _window(scope: str, rate: Rate, mark: str) -> Charge:
+    return Charge(scope=scope, limit=rate.limit, window=rate.seconds, mark=mark)
+
+
+def exceeded(scope: str) -> ModelVisibleError:
     """Return the error for a spent counter, in words the model can act on."""
-    if scope.endswith(":model_calls"):
-        what = "model calls of this turn are"
-    elif ":tool:" in scope:
-        what = f"calls of {scope.rpartition(':tool:')[2]} allowed here are"
+    kind = scope.partition(":")[0]
+    tool = scope.rpartition(":tool:")[2] if ":tool:" in scope else ""
+    if kind == "rate":
+        what = f"calls of {tool}" if tool else scope.rpartition(":")[2].replace("_", " ")
+        msg = f"Not executed: there were too many {what} within a short time. Try again later."
+        return RateLimited(msg)
+    if tool:
+        what = f"calls of {tool} allowed here are"
     else:
-        what = "tool calls of this turn are"
+        last = scope.rpartition(":")[2]
+        name = "budget of cost" if last == "cost" else last.replace("_", " ")
+        span = kind if kind in ("turn", "thread") else "user"
+        what = f"{name} of this {span} {'is' if last == 'cost' else 'are'}"
     msg = f"Not executed: the {what} used up. Answer with what is known, or ask the user to go on."
     return BudgetExceeded(msg)

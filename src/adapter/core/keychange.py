@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from adapter.core.algorithms import PURPOSES, Algorithm, Key, Purpose, checked_name
+from adapter.core.algorithms import PURPOSES, Algorithm, Key, Purpose, checked_name, folded
 from adapter.core.errors import ConfigurationError
 from adapter.core.keydocument import new_secret_key
 from adapter.core.keys import KeyRing
@@ -120,9 +120,14 @@ def enrol(
         randomness: Source of secret bytes.
 
     Raises:
-        ConfigurationError: The name or a role is not one.
+        ConfigurationError: The name or a role is not one, or another reviewer's reads the same.
     """
     checked_name(reviewer, "reviewer")
+    for key in ring.keys:
+        other = key.reviewer
+        if other is not None and other != reviewer and folded(other) == folded(reviewer):
+            msg = f"The name {reviewer!r} reads like the reviewer {other!r}: choose another."
+            raise ConfigurationError(msg)
     own = Key(
         kid=f"decision-{randomness(6).hex()}",
         alg="Ed25519",

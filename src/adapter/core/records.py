@@ -89,11 +89,18 @@ class Charge:
         scope: Name of the counter, e.g. ``turn:<thread>:<turn>:tool_calls``.
         amount: What to add.
         limit: Highest value the counter may reach; None counts without a limit.
+        window: Seconds of a sliding window: what was added longer ago does not count. Needs a
+            limit and a mark.
+        mark: Names what is charged to a window: charged again, it costs nothing.
+        raisable: The limit is higher by what the counter ``raise:<scope>`` says.
     """
 
     scope: str
     amount: int = 1
     limit: int | None = None
+    window: float | None = None
+    mark: str = ""
+    raisable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

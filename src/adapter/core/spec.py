@@ -12,6 +12,7 @@ from typing import Protocol
 
 from adapter.core.canonical import digest
 from adapter.core.errors import ConfigurationError
+from adapter.core.rates import Rate
 from adapter.core.rules import (
     DECISION_KINDS,
     ApprovalRule,
@@ -54,10 +55,30 @@ class Retry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How often one tool may run; None means no limit of its own."""
+    """How often one tool may run; None means no limit of its own.
+
+    Attributes:
+        per_turn: Calls in one user turn.
+        per_thread: Calls in one thread.
+        per_user: Calls of one authenticated user; without authentication, of the thread.
+        rate: Calls of everybody within a sliding window: a Rate or a text such as ``10/minute``.
+    """
 
     per_turn: int | None = None
     per_thread: int | None = None
+    per_user: int | None = None
+    rate: Rate | str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit, and read the rate strictly."""
+        for name in ("per_turn", "per_thread", "per_user"):
+            value = getattr(self, name)
+            if value is not None and (
+                isinstance(value, bool) or not isinstance(value, int) or value < 0
+            ):
+                msg = f"Limits.{name} must be a whole number, 0 or more, or None."
+                raise ConfigurationError(msg)
+        object.__setattr__(self, "rate", Rate.parse(self.rate))
 
 
 class ArgumentSchema(Protocol):

@@ -88,12 +88,15 @@ class Store(Protocol):
         unless: str | None = None,
         show: Sequence[str] = (),
         recent: tuple[str, str, int] | None = None,
+        refunds: Sequence[Charge] = (),
     ) -> Turn:
         r"""Charge counters (all or none) and write events if the charge succeeded.
 
         Args:
             charges: What to add.
             events: Written when nothing was exceeded.
+            refunds: Given back first, whatever becomes of the charges: a reservation that is
+                settled to what was really used.
             unless: ``thread_id + "\n" + event id``: charge nothing when that event exists
                 (the work was counted before).
             show: Further scopes whose values are wanted. Values and the head are looked up only

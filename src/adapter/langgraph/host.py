@@ -37,8 +37,7 @@ class TaskAnswers:
         asked: How many questions the task asked before now.
         saved: How many answers come from the checkpoint.
         keyed: How many answers there are with this run's own, addressed by id.
-        bare: Whether this run has an unaddressed answer for the task; LangGraph does not tell
-            whether a question took it already.
+        bare: Whether an unaddressed answer waits for the next question.
         namespace: The task's checkpoint namespace.
     """
 
@@ -95,9 +94,15 @@ def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
         asked=_count(pad.interrupt_counter),
         saved=saved,
         keyed=have,
-        bare=pad.get_null_resume(False) is not None,
+        bare=_waits(pad),
         namespace=namespace,
     )
+
+
+def _waits(pad: Any) -> bool:
+    """Tell whether an unaddressed answer waits: LangGraph shows it also after it was taken."""
+    value = pad.get_null_resume(False)
+    return value is not None and not any(given is value for given in pad.resume)
 
 
 def bare_answer(conf: Mapping[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from langchain_core.messages.base import message_to_dict
 from langchain_core.messages.utils import messages_from_dict
 from langgraph.types import Command
 
-from adapter.core.canonical import canonical_bytes
+from adapter.core.canonical import canonical_bytes, strict_loads
 from adapter.core.errors import AdapterError, ToolUsageError
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "from_record",
     "is_error",
     "result_messages",
+    "stated_record",
     "text_message",
     "to_record",
 ]
@@ -40,6 +41,23 @@ def error_message(error: AdapterError, call_id: str, name: str) -> ToolMessage:
 def text_message(text: str, call_id: str, name: str) -> ToolMessage:
     """Return a plain ToolMessage."""
     return ToolMessage(text, tool_call_id=call_id, name=name)
+
+
+def stated_record(text: str, call_id: str, name: str) -> Any:
+    """Return the record of a result that a person states for a call nobody saw the end of.
+
+    Args:
+        text: The result: plain text, or a JSON object or array, written as a tool's own would be.
+        call_id: The tool call's id.
+        name: The tool.
+    """
+    try:
+        value = strict_loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict | list):
+        text = json.dumps(value, ensure_ascii=False)
+    return {"result": to_record(text_message(text, call_id, name))}
 
 
 def belongs(result: Any, call_id: str) -> bool:

@@ -20,8 +20,10 @@ def charge_turn(
     unless: str | None,
     show: Sequence[str],
     recent: tuple[str, str, int] | None,
+    refunds: Sequence[Charge] = (),
 ) -> Turn:
     """Charge all or none, link the events if nothing was exceeded, and look around."""
+    tx.counters.refund(refunds)
     counted = unless is not None and tx.chains.has(*_split(unless))
     exceeded = None if counted else tx.counters.charge(charges)
     if exceeded is None:

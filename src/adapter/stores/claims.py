@@ -95,19 +95,16 @@ def _claim_free(
     tx: Transaction, now: int, claim: Claim, decision: str | None, row: CallRow
 ) -> Claimed:
     """Claim a question that was answered, or go on with a call that suspended itself."""
-    charges = () if row.status is CallStatus.SUSPENDED else claim.charges
-    if charges:
-        if row.expires_at is not None and row.expires_at <= now:
-            charges = ()
-        else:
-            exceeded = tx.counters.charge(charges)
-            if exceeded is not None:
-                return Claimed(state="exceeded", row=row, exceeded=exceeded)
+    late = row.expires_at is not None and row.expires_at <= now
+    charges = () if late or row.status is CallStatus.SUSPENDED else claim.charges
+    exceeded = tx.counters.peek(charges)
+    if exceeded is not None:
+        return Claimed(state="exceeded", row=row, exceeded=exceeded)
     claimed = tx.one(tx.sql.call_claim, _claim_values(now, claim, decision, row))
     if claimed is not None:
+        tx.counters.charge(charges)  # fits: nothing came between in this transaction
         tx.chains.append(claim.events)
         return Claimed(state="claimed", row=call_row(claimed))
-    tx.counters.refund(charges)
     expired = tx.one(tx.sql.call_expire, {"at_key": claim.key, "at_now": now})
     if expired is not None:
         return Claimed(state="expired", row=call_row(expired))

@@ -2,6 +2,7 @@
 
 The transaction holds the scopes' locks, so what was read stays true until it ends; the limit is in
 the statement's condition all the same, and a statement that raises nothing fails the transaction.
+Charges with a window go to the rates instead, all or none together with the others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from adapter.core.store import Charge
+from adapter.stores.rates import Rates
 from adapter.stores.statements import UNLIMITED
 
 if TYPE_CHECKING:
@@ -36,11 +38,12 @@ class Counters:
         transaction: The open transaction.
     """
 
-    __slots__ = ("_counters", "_transaction")
+    __slots__ = ("_counters", "_rates", "_transaction")
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._counters: dict[str, _Counter] = {}
+        self._rates: Rates | None = None
 
     def charge(self, charges: Sequence[Charge]) -> str | None:
         """Add every amount, or none.
@@ -51,20 +54,30 @@ class Counters:
         exceeded = self.peek(charges)
         if exceeded is None:
             for one in charges:
+                if one.window is not None:
+                    self._windows().add(one)
+                    continue
                 counter = self._counter(one.scope)
                 counter.value += one.amount
                 counter.delta += one.amount
-                if one.limit is not None:
-                    counter.limit = min(counter.limit, one.limit)
+                # what was added last decides: it fitted, or had no limit to fit in
+                limit = self._limit(one)
+                counter.limit = UNLIMITED if limit is None else limit
         return exceeded
 
     def peek(self, charges: Iterable[Charge]) -> str | None:
         """Return the first scope whose charge would be refused, changing nothing."""
         wanted: dict[str, int] = {}
         for one in charges:
-            wanted[one.scope] = total = wanted.get(one.scope, 0) + one.amount
-            if one.limit is not None and (
-                one.limit <= 0 or self._counter(one.scope).value + total > one.limit
+            before = wanted.get(one.scope, 0)
+            wanted[one.scope] = before + one.amount
+            if one.window is not None:
+                if not self._windows().room(one, before):
+                    return one.scope
+                continue
+            limit = self._limit(one)
+            if limit is not None and (
+                limit <= 0 or self._counter(one.scope).value + before + one.amount > limit
             ):
                 return one.scope
         return None
@@ -72,6 +85,9 @@ class Counters:
     def refund(self, charges: Iterable[Charge]) -> None:
         """Subtract every amount, never below 0."""
         for one in charges:
+            if one.window is not None:
+                self._windows().take(one)
+                continue
             counter = self._counter(one.scope)
             back = min(one.amount, counter.value)
             counter.value -= back
@@ -87,6 +103,8 @@ class Counters:
         Raises:
             RuntimeError: A counter passed its limit although this transaction holds its lock.
         """
+        if self._rates is not None:
+            self._rates.flush(now)
         sql, changed = self._transaction.sql, sorted(self._counters.items())
         raised = [
             {"scope": scope, "used": one.delta, "updated_at": now, "at_limit": one.limit}
@@ -102,6 +120,16 @@ class Counters:
                     sql.counter_take, {"at_scope": scope, "at_amount": -one.delta, "at_now": now}
                 )
             one.delta = 0
+
+    def _limit(self, charge: Charge) -> int | None:
+        if charge.limit is None or not charge.raisable:
+            return charge.limit
+        return charge.limit + self._counter(f"raise:{charge.scope}").value
+
+    def _windows(self) -> Rates:
+        if self._rates is None:
+            self._rates = Rates(self._transaction)
+        return self._rates
 
     def _counter(self, scope: str) -> _Counter:
         counter = self._counters.get(scope)

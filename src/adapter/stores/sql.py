@@ -165,14 +165,21 @@ class SqlStore:
         unless: str | None = None,
         show: Sequence[str] = (),
         recent: tuple[str, str, int] | None = None,
+        refunds: Sequence[Charge] = (),
     ) -> Turn:
         """Charge counters (all or none) and write events if the charge succeeded."""
         operation = partial(
-            charge_turn, charges=charges, events=events, unless=unless, show=show, recent=recent
+            charge_turn,
+            charges=charges,
+            events=events,
+            unless=unless,
+            show=show,
+            recent=recent,
+            refunds=refunds,
         )
         counted = () if unless is None else (unless.partition("\n")[0],)
         turn: Turn = await self._writer.run(
-            operation, (*counted, *_threads(events), *_scopes(charges))
+            operation, (*counted, *_threads(events), *_scopes(charges), *_scopes(refunds))
         )
         return turn
 
@@ -248,10 +255,16 @@ class SqlStore:
 
     async def _read(self, operation: Operation[Any]) -> Any:
         if self._in_memory:  # one connection, the writer's
-            return await self._writer.run(operation)
+            return await self._writer.run(partial(_after_all, operation=operation))
         if self._writer.closed or not self._database.ready:
             await self.prepare()
         return await asyncio.to_thread(reads.run, self._database, self._writer, operation)
+
+
+def _after_all(tx: Transaction, now: int, *, operation: Operation[Any]) -> Any:
+    """Look at what the transaction's earlier operations wrote, too."""
+    tx.flush(now)
+    return operation(tx, now)
 
 
 def _nothing(tx: Transaction, now: int) -> None:

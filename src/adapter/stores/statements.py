@@ -100,6 +100,7 @@ class Statements:
         self._call_desk(tables.calls)
         self._votes(tables.votes)
         self._counters(tables.counters)
+        self._rates(tables.rate_marks)
         self._events(tables.audit_events)
         self._heads(tables.audit_heads)
 
@@ -309,6 +310,18 @@ class Statements:
             )
             .where(c.scope == bindparam("at_scope"))
         )
+
+    def _rates(self, marks: Table) -> None:
+        c = marks.c
+        scope, mark = c.scope == bindparam("at_scope"), c.mark == bindparam("at_mark")
+        time = bindparam("at_time", type_=c.at.type)
+        self.rate_used = self._text(
+            select(func.coalesce(func.sum(c.amount), literal_column("0"))).where(scope, c.at > time)
+        )
+        self.rate_marked = self._text(select(c.at).where(scope, mark))
+        self.rate_add = self._text(insert(marks))
+        self.rate_take = self._text(delete(marks).where(scope, mark))
+        self.rate_prune = self._text(delete(marks).where(scope, c.at <= time))
 
     def _events(self, events: Table) -> None:
         c = events.c

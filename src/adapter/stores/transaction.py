@@ -24,13 +24,17 @@ class Transaction:
         cursor: Cursor of the driver.
         sql: The statements in the connection's dialect.
         careful: Look every event id up before linking it; see ``Chains``.
+        now: Its time, milliseconds.
     """
 
-    __slots__ = ("_cursor", "chains", "counters", "sql")
+    __slots__ = ("_cursor", "chains", "counters", "now", "sql")
 
-    def __init__(self, cursor: Any, sql: Statements, *, careful: bool = False) -> None:
+    def __init__(
+        self, cursor: Any, sql: Statements, *, careful: bool = False, now: int = 0
+    ) -> None:
         self._cursor = cursor
         self.sql = sql
+        self.now = now
         self.chains = Chains(self, careful=careful)
         self.counters = Counters(self)
 

@@ -161,7 +161,7 @@ class Writer:
         connection = self._connection
         assert connection is not None  # noqa: S101 - begin made it
         try:
-            tx = Transaction(self._cursor, self._database.sql, careful=careful)
+            tx = Transaction(self._cursor, self._database.sql, careful=careful, now=now)
             results = [job.operation(tx, now) for job in batch]
             tx.flush(now)
         except BaseException:

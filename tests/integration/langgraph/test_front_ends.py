@@ -106,7 +106,7 @@ async def test_astream_in_every_mode(rooms: Rooms, mode: str, subgraphs: bool) -
         assert seen_interrupts(mode, first)
     (asked,) = await room.asked()
 
-    answer = Command(resume={asked.id: room.sign(asked)})
+    answer: Any = Command(resume={asked.id: room.sign(asked)})
     second = [chunk async for chunk in room.agent.astream(answer, room.config, **how)]
 
     assert room.ledger.paid == [100]
@@ -122,7 +122,7 @@ def test_stream_in_every_mode(rooms: Rooms, mode: str) -> None:
     assert room.ledger.paid == []
     (asked,) = open_questions(room.agent.get_state(room.config))
 
-    answer = Command(resume={asked.id: room.sign(asked)})
+    answer: Any = Command(resume={asked.id: room.sign(asked)})
     second = list(room.agent.stream(answer, room.config, stream_mode=mode))
 
     assert room.ledger.paid == [100]

@@ -32,7 +32,7 @@ class Probe:
     def __init__(self) -> None:
         self.seen: list[list[TaskAnswers]] = []
         self.ids: list[str] = []
-        graph = StateGraph(State)
+        graph: Any = StateGraph(State)
         graph.add_node("ask", self.ask)
         graph.add_edge(START, "ask")
         self.graph = graph.compile(checkpointer=InMemorySaver())
@@ -97,11 +97,12 @@ def test_bare_answers_are_told_apart() -> None:
     probe = Probe()
     probe.run({})
     probe.run(Command(resume="a"))
-    assert deliveries(probe.seen[-1])[0] == "bare"
+    assert deliveries(probe.seen[-1]) == ["bare", None]
     probe.run(Command(resume="b"))
-    assert "bare" in deliveries(probe.seen[-1])
+    assert deliveries(probe.seen[-1]) == ["saved", "bare", None]
     probe.run(None)
-    assert deliveries(probe.seen[-1]) == ["saved", "saved", None]
+    # LangGraph delivers the last unaddressed answer again: it reaches the next question.
+    assert deliveries(probe.seen[-1]) == ["saved", "saved", "bare", None]
 
 
 def test_an_old_id_is_seen_as_this_runs_answer() -> None:
@@ -128,7 +129,7 @@ def test_the_runs_answers_by_id_are_visible_to_the_node() -> None:
         assert task_scratchpad(configurable()) is not None
         return {"answers": [interrupt("x")]}
 
-    graph = StateGraph(State)
+    graph: Any = StateGraph(State)
     graph.add_node("ask", node)
     graph.add_edge(START, "ask")
     built = graph.compile(checkpointer=InMemorySaver())
@@ -156,7 +157,7 @@ async def test_the_same_holds_for_async_nodes_and_send() -> None:
         seen.append((pause_id(looked.namespace, looked.asked), looked.delivery))
         return {"answers": [interrupt("x")]}
 
-    graph = StateGraph(State)
+    graph: Any = StateGraph(State)
     graph.add_node("ask", ask)
     graph.add_conditional_edges(START, lambda _: [Send("ask", {}), Send("ask", {})], ["ask"])
     built = graph.compile(checkpointer=InMemorySaver())

@@ -74,6 +74,6 @@ async def test_progress_of_an_approved_tool_arrives_once(rooms: Rooms) -> None:
     room = rooms(ai(call(name, "o1", text="x")), tools=[build(rooms)[name]], specs=[gated(name)])
     await room.say()
     (asked,) = await room.asked()
-    answer = Command(resume={asked.id: room.sign(asked)})
+    answer: Any = Command(resume={asked.id: room.sign(asked)})
     parts = [p async for p in room.agent.astream(answer, room.config, stream_mode="custom")]
     assert parts == [{"progress": "x"}]

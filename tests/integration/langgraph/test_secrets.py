@@ -1,4 +1,4 @@
-"""Nothing a caller can read lets anybody forge an answer or read a masked argument (APR-11, A32)."""
+"""Nothing a caller can read lets it forge an answer or see a masked argument (APR-11, A32)."""
 
 from __future__ import annotations
 
@@ -50,16 +50,15 @@ async def test_no_secret_is_anywhere_a_caller_can_look(
     modes = ["values", "updates", "custom"]
     with caplog.at_level(logging.DEBUG):
         ask = {"messages": [HumanMessage("pay")]}
-        async for part in room.agent.astream(ask, room.config, stream_mode=modes):
-            seen.append(part)
+        seen += [part async for part in room.agent.astream(ask, room.config, stream_mode=modes)]
         (asked,) = await room.asked()
         paused = (await room.agent.aget_state(room.config)).config
         good = room.sign(asked)
         expected = good["mac"]
         for bad in ("x", {**good, "mac": "0" * 64}, {**good, "binding": "1" * 64}, [good]):
-            answer = Command(resume={asked.id: bad})
-            async for part in room.agent.astream(answer, room.config, stream_mode=modes):
-                seen.append(part)
+            answer: Any = Command(resume={asked.id: bad})
+            parts = room.agent.astream(answer, room.config, stream_mode=modes)
+            seen += [part async for part in parts]
         refused = (await room.asked())[0]
         clean(asked, refused, repr(asked.value["seal"]))
         history = [state async for state in room.agent.aget_state_history(room.config)]

@@ -82,7 +82,9 @@ async def test_a_message_and_an_answer_in_one_command(rooms: Rooms) -> None:
     room = rooms.paying()
     await room.say()
     (asked,) = await room.asked()
-    both = Command(update={"messages": [HumanMessage("wait")]}, resume={asked.id: room.sign(asked)})
+    both: Any = Command(
+        update={"messages": [HumanMessage("wait")]}, resume={asked.id: room.sign(asked)}
+    )
     await room.run(both)
     assert room.ledger.paid in ([], [100])
     await room.say("and now?")

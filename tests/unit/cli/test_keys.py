@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +68,7 @@ class TestNew:
         assert "seals requests" not in done.stdout
 
     def test_the_passphrase_is_a_line_of_standard_input(self) -> None:
-        done = run(
-            "new", "--reviewer", "alice", "--passphrase-stdin", said="correct horse\nmore\n"
-        )
+        done = run("new", "--reviewer", "alice", "--passphrase-stdin", said="correct horse\nmore\n")
         assert done.exit_code == 0
         assert "correct horse" not in done.output
         assert "ADAPTER_REVIEWER_PASSPHRASE" in done.stdout
@@ -166,6 +165,12 @@ class TestRevoke:
         assert "asked again" in done.stderr
         assert "asked again" not in run("revoke", kid_of(server, "seal")).stderr
 
+    def test_what_a_state_key_sealed_is_warned_of(self, server: Path) -> None:
+        run("rotate", "state")
+        done = run("revoke", kid_of(server, "state"))
+        assert done.exit_code == 0
+        assert "no longer open" in done.stderr
+
     def test_an_unknown_or_revoked_key_is_an_error(self, server: Path) -> None:
         assert run("revoke", "other").exit_code == 2
         kid = kid_of(server)
@@ -222,6 +227,21 @@ class TestPin:
         done = run("pin", "s", self.HALF)
         assert done.exit_code == 2
         assert "ADAPTER_REVIEWER_KEY" in done.stderr
+
+    def test_a_half_that_begins_with_a_hyphen_is_no_option(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        halves = (
+            encoded(Key(kid="s", alg="Ed25519", purpose="seal", secret=seed.digest()).public)
+            for seed in (sha256(bytes([number])) for number in range(256))
+        )
+        half = next(found for found in halves if found.startswith("-"))
+        run("new", "--reviewer", "alice", "--out", "a.json")
+        monkeypatch.setenv("ADAPTER_REVIEWER_KEY", "a.json")
+        assert run("pin", "s", half).exit_code == 0
+        found = load_reviewer(Path("a.json")).keys.find("seal", "s")
+        assert found is not None
+        assert encoded(found.public) == half
 
     @pytest.mark.parametrize("half", ["AAAA", "not base64"])
     def test_it_needs_a_public_half(self, half: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.client.fakes import NOW, asked
 
 from adapter.client import ApprovalClient, SyncApprovalClient
 from adapter.core.approvals import ApprovalDecision, sign_decision
@@ -14,7 +15,6 @@ from adapter.core.keychange import revoke
 from adapter.core.signing import check_answer
 from adapter.keyfile import edit_keys, load_keys, write_keys
 from adapter.reviewerfile import enrol_reviewer
-from tests.unit.client.fakes import NOW, asked
 
 YES = ApprovalDecision(kind="approve")
 BINDING = "ab" * 32
@@ -54,6 +54,7 @@ def test_her_answer_counts_at_the_server(server: Path, own: Path) -> None:
     assert decision["reviewer"] == "alice"
 
 
+@pytest.mark.anyio
 async def test_the_asynchronous_client_does_the_same(server: Path, own: Path) -> None:
     async with ApprovalClient("http://other.test", clock=lambda: NOW) as desk:
         answer = await desk.sign(question(server), YES)

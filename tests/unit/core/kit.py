@@ -71,6 +71,8 @@ class FlakyStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
+        if not asyncio.iscoroutinefunction(method):
+            return method
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             self.calls.append(name)
@@ -118,6 +120,7 @@ class Mischief(ScriptedInvocation):
 
 
 async def events(kit: Wired, thread_id: str = "thread-1") -> list[dict[str, Any]]:
+    await kit.store.append([])  # whatever was posted without waiting is committed after this
     return [json.loads(one.line)["body"] for one in await kit.store.events(thread_id)]
 
 
@@ -136,5 +139,3 @@ async def used(kit: Wired, scope: str = "turn:thread-1:turn-1:tool_calls") -> in
 
 async def hang(_arguments: JsonObject) -> None:
     await asyncio.Event().wait()
-
-

@@ -30,14 +30,15 @@ def test_the_decision_may_name_its_reviewer() -> None:
 
 def test_a_decision_that_is_not_offered_is_not_signed() -> None:
     with pytest.raises(InvalidAnswer, match="allows approve, reject; a decision of kind edit"):
-        sign_decision(
-            KEYS, VALUE, ApprovalDecision(edited_args={}), decided_at=5, reviewer="rita"
-        )
+        sign_decision(KEYS, VALUE, ApprovalDecision(edited_args={}), decided_at=5, reviewer="rita")
 
 
 def test_an_unsealed_request_is_not_signed() -> None:
     with pytest.raises(InvalidAnswer, match="sealed by the server's key"):
         sign_decision(
-            KEYS, {**VALUE, "binding": "c"}, ApprovalDecision(approved=True),
-            decided_at=5, reviewer="rita",
+            KEYS,
+            {**VALUE, "binding": "c"},
+            ApprovalDecision(approved=True),
+            decided_at=5,
+            reviewer="rita",
         )

@@ -28,7 +28,7 @@ def test_an_event_says_what_where_when_and_who() -> None:
         "at": 7,
         "call_id": "c",
         "data": {"code": "x"},
-        "id": "started:k",
+        "id": "k:started",
         "kind": "started",
         "run_id": "run-1",
         "thread_id": "thread-1",
@@ -41,7 +41,7 @@ def test_an_event_says_what_where_when_and_who() -> None:
 
 def test_a_part_makes_the_id_its_own() -> None:
     event = AUDIT.event("failed", make_context(), SUBJECT, part="3", once=True)
-    assert (event.id, event.once) == ("failed:k:3", True)
+    assert (event.id, event.once) == ("k:failed:3", True)
 
 
 def test_declared_arguments_are_masked() -> None:

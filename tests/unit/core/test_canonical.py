@@ -33,7 +33,7 @@ def nested(levels: int) -> Any:
     ("value", "form"),
     [
         ({"b": 1, "a": [True, None]}, b'{"a":[true,null],"b":1}'),
-        ("\u20ac\x0f\n\"\\/\x7f", '"€\\u000f\\n\\"\\\\/\x7f"'.encode()),
+        ('\u20ac\x0f\n"\\/\x7f', '"€\\u000f\\n\\"\\\\/\x7f"'.encode()),
         ({"\U0001f600": 1, "\ufb33": 2}, '{"\U0001f600":1,"\ufb33":2}'.encode()),
         (1e21, b"1e+21"),
         (-0.0, b"0"),

@@ -103,7 +103,9 @@ async def test_an_effect_reached_by_another_task_runs_once() -> None:
 async def test_a_fork_of_the_message_may_run_again() -> None:
     async with wired(WRITE) as kit:
         await kit.run(CALL, FIRST)
-        await kit.run(make_call("write", message_id="message-2", to="bob"), make_context(task_id="t2"))
+        await kit.run(
+            make_call("write", message_id="message-2", to="bob"), make_context(task_id="t2")
+        )
         assert len(kit.runs) == 2
 
 

@@ -84,9 +84,7 @@ async def test_an_approved_call_runs_once_with_what_was_signed() -> None:
 async def test_an_edited_call_runs_as_edited() -> None:
     async with wired(SEND) as kit:
         edit = ApprovalDecision(edited_args={"to": "ann"})
-        assert await kit.run(CALL, FIRST, edit) == {
-            "ran": {"to": "ann", "amount": 1, "card": None}
-        }
+        assert await kit.run(CALL, FIRST, edit) == {"ran": {"to": "ann", "amount": 1, "card": None}}
 
 
 async def test_the_tool_knows_its_call() -> None:
@@ -128,7 +126,9 @@ async def test_a_reviewer_may_answer_instead_of_the_tool() -> None:
         assert kit.runs == []
 
 
-@pytest.mark.parametrize("bad", [{"approved": True}, "yes", None, [YES.to_json(decided_at=1, reviewer="x")]])
+@pytest.mark.parametrize(
+    "bad", [{"approved": True}, "yes", None, [YES.to_json(decided_at=1, reviewer="x")]]
+)
 async def test_a_bad_answer_costs_nothing_and_the_question_stays_open(bad: Any) -> None:
     async with wired(SEND) as kit:
         with pytest.raises(InvalidAnswer):

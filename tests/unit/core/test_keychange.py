@@ -149,6 +149,12 @@ class TestEnrol:
         assert made.reviewers == {}
         assert made.roles_of("alice", made.newest("decision").kid) == frozenset()
 
+    def test_a_name_that_reads_like_anothers_is_refused(self) -> None:
+        made = enrolled(fresh())
+        with pytest.raises(ConfigurationError, match="reads like the reviewer 'alice'"):
+            enrolled(made.ring, "Alice")
+        assert enrolled(made.ring, "alicia").own.reviewer == "alicia"
+
     def test_a_name_that_is_none_enrols_nobody(self) -> None:
         with pytest.raises(ConfigurationError, match="reviewer is a name"):
             enrolled(fresh(), "")

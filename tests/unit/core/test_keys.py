@@ -54,7 +54,9 @@ def test_a_key_of_another_purpose_does_not_verify() -> None:
 
 
 def test_the_newest_unrevoked_key_signs() -> None:
-    ring = KeyRing([key("b", created_at=2), key("a", created_at=1), key("c", created_at=3, revoked_at=4)])
+    ring = KeyRing(
+        [key("b", created_at=2), key("a", created_at=1), key("c", created_at=3, revoked_at=4)]
+    )
     assert ring.newest("decision").kid == "b"
 
 
@@ -145,7 +147,7 @@ def test_a_key_that_cannot_sign_is_not_the_newest() -> None:
 
 
 def test_a_ring_of_public_halves_signs_nothing() -> None:
-    with pytest.raises(ConfigurationError, match="no unrevoked key that signs .*'decision'"):
+    with pytest.raises(ConfigurationError, match=r"no unrevoked key that signs .*'decision'"):
         KeyRing([public(pair())]).sign("decision", b"m")
 
 

@@ -44,7 +44,9 @@ def test_a_document_is_read_back() -> None:
     assert reviewer.name == "alice"
     own = reviewer.keys.newest("decision")
     assert (own.kid, own.secret, own.reviewer) == ("a1", SEED, "alice")
-    assert reviewer.keys.verify("seal", b"m", {"kid": "s1", "alg": "Ed25519", "mac": SEAL.mac(b"m")})
+    assert reviewer.keys.verify(
+        "seal", b"m", {"kid": "s1", "alg": "Ed25519", "mac": SEAL.mac(b"m")}
+    )
 
 
 def test_of_the_server_it_holds_the_public_half_only() -> None:

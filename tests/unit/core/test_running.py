@@ -156,7 +156,9 @@ async def test_any_other_error_shows_its_class_and_a_reference_only(
         raise ValueError("row 5, password=hunter2")
 
     async with wired(WRITE) as kit:
-        with pytest.raises(ToolFailed, match=r"^write failed: ValueError \(reference (\w+)\)\.$") as caught:
+        with pytest.raises(
+            ToolFailed, match=r"^write failed: ValueError \(reference (\w+)\)\.$"
+        ) as caught:
             await kit.run(CALL, body=body)
         assert "hunter2" not in repr(await events(kit))
         reference = caught.value.message.split("reference ")[1].split(")")[0]

@@ -59,7 +59,11 @@ def test_a_repeatable_tool_may_be_retried() -> None:
         {"approval": ApprovalRule(name="money", roles=("boss",))},
         {"approval": ApprovalRule(name="money", allowed=("approve",))},
         {"approval": ApprovalRule(name="money", when=Condition(argument="to", op="eq", value=1))},
-        {"approval": ApprovalRule(name="money", when=NamedCondition(name="n", version="1", test=bool))},
+        {
+            "approval": ApprovalRule(
+                name="money", when=NamedCondition(name="n", version="1", test=bool)
+            )
+        },
     ],
 )
 def test_what_an_approval_relies_on_changes_the_policy_digest(fields: dict[str, Any]) -> None:
