@@ -11,6 +11,7 @@ import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError
+from adapter.core.rates import Rate
 
 __all__ = ["AdapterSettings"]
 
@@ -32,11 +34,15 @@ _PLACEHOLDER: Final = re.compile(
     r"change[-_ ]?(?:me|this)|replace[-_ ]?(?:me|this)|<[^>]*>|(?:^|/)path/to/|^your[-_ ]",
     re.IGNORECASE,
 )
+_COST: Final[Any] = Field(default=None, ge=Decimal("0.000001"), allow_inf_nan=False)
 # Said instead of pydantic's own text, which names a rule but not its cure.
 _CURES: Final[Mapping[str, str]] = {
     "ADAPTER_ON_INVALID": "set it to ask or raise",
     "ADAPTER_SQLITE_SYNC": "set it to NORMAL or FULL",
     "ADAPTER_ALLOW_ANONYMOUS": "set it to 1 or 0",
+    "ADAPTER_ON_EXCEEDED": "set it to refuse, end or ask",
+    "ADAPTER_TOOL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
+    "ADAPTER_MODEL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
 }
 
 
@@ -49,6 +55,8 @@ class AdapterSettings(BaseSettings):
     Attributes:
         data_dir: Where the embedded defaults are kept.
         database_uri: SQLAlchemy URL of the store; may hold a password, so it is not in the repr.
+            Unset, it is the server's own PostgreSQL (DATABASE_URI, POSTGRES_URI) where it has one,
+            else a SQLite file in the data folder.
         key_file: The key ring's file; its content is not read here.
         audience: What an approval is for; None means an id kept in the store.
         on_invalid: What an invalid answer does.
@@ -61,10 +69,14 @@ class AdapterSettings(BaseSettings):
         reviewer_key: The reviewer's own private key file; the client then uses it alone.
         reviewer_passphrase: Opens the private key in that file.
         sqlite_sync: SQLite's ``synchronous`` for the store.
-        prices: Where prices come from; None means costs are not computed.
+        prices: Where prices come from: a file, or ``genai``; None means costs are not computed.
         allow_anonymous: Lifts the rule that an unauthenticated client must be local.
-        model_calls_per_turn: Budget of model calls in one user turn.
-        tool_calls_per_turn: Budget of tool calls in one user turn.
+        model_calls_per_turn: Budget of model calls in one user turn; per thread and user, and
+            of tool calls, tokens and cost (dollars), likewise. None is no budget.
+        tool_rate: Tool calls of one user within a sliding window, such as ``10/minute``.
+        model_rate: Model calls, likewise.
+        reserve_tokens: Held back for a model call whose model names no ``max_tokens``.
+        on_exceeded: What a spent budget does.
         api_variant: The platform's own name for the server we run in, empty outside.
         api_url: The platform's own address of that server, empty when it gives none.
     """
@@ -97,7 +109,21 @@ class AdapterSettings(BaseSettings):
     prices: str | None = None
     allow_anonymous: bool = False
     model_calls_per_turn: int = Field(default=10, ge=1, le=10_000)
+    model_calls_per_thread: int | None = Field(default=None, ge=1)
+    model_calls_per_user: int | None = Field(default=None, ge=1)
     tool_calls_per_turn: int = Field(default=20, ge=1, le=10_000)
+    tool_calls_per_thread: int | None = Field(default=None, ge=1)
+    tool_calls_per_user: int | None = Field(default=None, ge=1)
+    tokens_per_turn: int | None = Field(default=None, ge=1)
+    tokens_per_thread: int | None = Field(default=None, ge=1)
+    tokens_per_user: int | None = Field(default=None, ge=1)
+    cost_per_turn: Decimal | None = _COST
+    cost_per_thread: Decimal | None = _COST
+    cost_per_user: Decimal | None = _COST
+    tool_rate: str | None = None
+    model_rate: str | None = None
+    reserve_tokens: int = Field(default=1024, ge=1, le=10_000_000)
+    on_exceeded: Literal["refuse", "end", "ask"] = "end"
     api_variant: str = Field(default="", validation_alias="LANGSMITH_LANGGRAPH_API_VARIANT")
     api_url: str = Field(default="", validation_alias="LANGGRAPH_API_URL")
 
@@ -131,6 +157,8 @@ class AdapterSettings(BaseSettings):
             if name not in _PLATFORM_NAMES
         }
         merged = {**written, **{name: value for name, value in given.items() if value}}
+        if not merged.get("ADAPTER_DATABASE_URI") and (own := _servers_database(given)):
+            merged["ADAPTER_DATABASE_URI"] = own
         fields = cls._fields_by_name()
         _refuse_unknown({**written, **given}, {*fields, *cls.names_known_elsewhere})
         values: dict[str, Any] = {
@@ -186,12 +214,31 @@ class AdapterSettings(BaseSettings):
             raise ValueError("must begin with sqlite:/// or postgresql+psycopg://")
         return value
 
+    @field_validator("tool_rate", "model_rate")
+    @classmethod
+    def _rate(cls, value: str | None) -> str | None:
+        try:
+            Rate.parse(value)
+        except ConfigurationError as error:
+            raise ValueError(error.message) from None
+        return value
+
     @field_validator("url")
     @classmethod
     def _web_address(cls, value: str) -> str:
         if _host(value) is None or urlsplit(value).scheme not in {"http", "https"}:
             raise ValueError("must be an address such as http://127.0.0.1:2024")
         return value.rstrip("/")
+
+    @property
+    def budgets(self) -> dict[str, Any]:
+        """The fields of Budgets that are settings; prices are loaded from their source."""
+        names = type(self).model_fields
+        return {
+            name: getattr(self, name)
+            for name in names
+            if "_per_" in name or name in ("tool_rate", "model_rate")
+        } | {"reserve_tokens": self.reserve_tokens, "on_exceeded": self.on_exceeded}
 
     @property
     def database_given(self) -> bool:
@@ -214,6 +261,14 @@ class AdapterSettings(BaseSettings):
         if self.api_variant != "local_dev":
             return False
         return not self.api_url or _is_loopback_host(_host(self.api_url))
+
+
+def _servers_database(env: Mapping[str, str]) -> str | None:
+    """Return the server's own PostgreSQL, where it has one; the development server has none."""
+    for name in ("DATABASE_URI", "POSTGRES_URI"):
+        if env.get(name, "").startswith(("postgres://", "postgresql://")):
+            return env[name].replace("postgres://", "postgresql://", 1)
+    return None
 
 
 def _read_file(path: Path | None) -> dict[str, str]:

@@ -17,6 +17,8 @@ from langchain_core.language_models import BaseChatModel
 from adapter import Budgets, ConfigurationError, Executor
 from adapter.keyfile import KeyFileSource, load_or_create
 from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
+from adapter.pricefile import load_prices
+from adapter.langgraph.bridge import run_sync
 from adapter.stores import SqlStore, open_store
 from agent.context import Context
 from agent.database import AcmeDatabase
@@ -77,6 +79,8 @@ def build_parts(settings: AgentSettings) -> Parts:
     tools = build_tools(database, delay_ms=settings.tool_delay_ms)
     registry = registry_of(tools, SPECS)
     store = open_store(settings.database_uri, sqlite_sync=settings.sqlite_sync)
+    # Now, and not at the first call: a database that cannot be used stops the start.
+    run_sync(store.prepare())
     approval = LangGraphApproval(
         keys_for(settings), on_invalid=settings.on_invalid, reviewer=settings.reviewer
     )
@@ -85,10 +89,7 @@ def build_parts(settings: AgentSettings) -> Parts:
         store=store,
         approval=approval,
         policy=POLICY,
-        budgets=Budgets(
-            model_calls_per_turn=settings.model_calls_per_turn,
-            tool_calls_per_turn=settings.tool_calls_per_turn,
-        ),
+        budgets=Budgets(**settings.budgets, prices=load_prices(settings.prices)),
         audience=settings.audience,
         approval_ttl=settings.approval_ttl,
         lease=settings.lease,

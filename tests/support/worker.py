@@ -12,6 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,11 @@ from adapter import (
     ToolSpec,
     current_context,
 )
+from adapter.core.audit_verify import verify_chain
+from adapter.core.operating import Operator, Resolution, sign_statement
 from adapter.faults import CrashAt, FaultyStore
 from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
+from adapter.langgraph.results import stated_record
 from adapter.stores import open_store
 
 KEYS = KeyRing.from_secret(b"worker-secret-0123456789-abcdefgh")
@@ -178,10 +182,15 @@ class Worker:
                 rows += await self.real.of_message(self.thread, message.id or "")
             found = [one.content for one in messages if isinstance(one, ToolMessage)]
             asked = await self._answers(self.graph(saver))
+            links = await self.real.events(self.thread)
+            heads = await self.real.heads(self.thread)
             return {
                 "rows": [str(row.status) for row in rows],
+                "fences": [row.fence for row in rows],
                 "results": found,
                 "answers": asked,
+                "events": [link.kind for link in links],
+                "faults": [f.kind for f in verify_chain(links, heads[0] if heads else None)],
                 "last": messages[-1].content if messages else "",
             }
 
@@ -212,6 +221,29 @@ def again(answer: Any = None, run_id: str | None = None, **named: Any) -> Any:
         ended = await worker.go_on(answer, run_id)
         await worker.close()
         return ended
+
+    return asyncio.run(work())
+
+
+def resolve(verdict: str, text: str = "", **named: Any) -> Any:
+    """Say what became of the thread's call in doubt, as the command line would."""
+
+    async def work() -> Any:
+        worker = Worker(**named)
+        operator = Operator(
+            journal=replace(worker.executor.journal, store=worker.real), keys=KEYS
+        )
+        (row,) = [one for one in await operator.doubtful(1000) if one.thread_id == worker.thread]
+        said: Any = verdict
+        resolution = Resolution(verdict=said, by="olga")
+        if verdict == "succeeded":
+            outcome = stated_record(text, row.tool_call_id, row.tool)
+            resolution = replace(resolution, outcome=outcome)
+        statement = operator.statement(row, resolution)
+        signature = sign_statement(KEYS, statement)
+        done = await operator.resolve(row, resolution, statement, signature)
+        await worker.close()
+        return str(done.status)
 
     return asyncio.run(work())
 

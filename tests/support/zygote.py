@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import traceback
@@ -41,15 +43,21 @@ class Zygote:
             text=True,
         )
 
-    def run(self, function: str, **named: Any) -> Ended:
-        """Call a function of the module in a child of its own, and wait for the child's end."""
+    def run(self, function: str, *, kill_after: float | None = None, **named: Any) -> Ended:
+        """Call a function of the module in a child of its own, and wait for the child's end.
+
+        Args:
+            function: Its name.
+            kill_after: Seconds after which the child is killed, wherever it is.
+            named: Its arguments; JSON, as its result.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([function, named]) + "\n")
+        self._process.stdin.write(json.dumps([function, named, kill_after]) + "\n")
         self._process.stdin.flush()
-        signal, result = json.loads(self._process.stdout.readline())
+        killed_by, result = json.loads(self._process.stdout.readline())
         assert not (isinstance(result, dict) and "traceback" in result), result["traceback"]
-        return Ended(signal, result)
+        return Ended(killed_by, result)
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -73,7 +81,7 @@ def _child(module: Any, function: str, named: dict[str, Any], out: int) -> None:
 def main(name: str) -> None:
     module = importlib.import_module(name)
     for line in sys.stdin:
-        function, named = json.loads(line)
+        function, named, kill_after = json.loads(line)
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -81,6 +89,8 @@ def main(name: str) -> None:
             _child(module, function, named, write)
         os.close(write)
         with os.fdopen(read) as pipe:
+            if kill_after is not None and not select.select([pipe], [], [], kill_after)[0]:
+                os.kill(pid, signal.SIGKILL)
             text = pipe.read()
         _, status = os.waitpid(pid, 0)
         print(

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from adapter.core.audit_verify import ChainVerifier, Fault
+from adapter.core.audit_faults import Fault
+from adapter.core.audit_verify import ChainVerifier
 from adapter.core.store import StoredEvent, ThreadHead
 
 __all__ = ["Trail", "Verdict", "last_events", "new_events", "verify_thread"]

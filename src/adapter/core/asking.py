@@ -169,6 +169,7 @@ class Asker:
                 work.call,
                 work.ctx,
                 work.identity,
+                kind=self.words.kind,
                 policy_digest=policy_digest,
                 schema_digest=schema_digest,
                 interrupt_id=interrupt_id,

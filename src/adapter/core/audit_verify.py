@@ -1,63 +1,56 @@
-"""Checks a thread's audit chain: every link against its hash, its neighbours and the head.
+"""Checks a thread's audit chain: every link against its hash, its neighbours, its run and the head.
 
 Pure and incremental: links are handed in as they are read, in the store's order, so a chain of any
-length is checked in constant memory. Bodies are not parsed; a line is judged by its bytes. Without
-a signed head a chain shows tampering by those who cannot rewrite all of it.
+length is checked in the memory its runs take. A whole link is judged by comparing bytes; only one
+that is not what it should be is taken apart. Signatures are checked in ``audit_heads``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
 
-from adapter.core.chain import GENESIS, Link, link_hash, read_link
-from adapter.core.store import StoredEvent, ThreadHead
+from adapter.core.audit_faults import Fault, FaultKind, Witness
+from adapter.core.chain import DOMAIN, GENESIS, Link, link_hash, read_link
+from adapter.core.store import Anchor, StoredEvent, ThreadHead
 
-__all__ = ["ChainVerifier", "Fault", "FaultKind", "verify_chain"]
-
-FaultKind = Literal[
-    "malformed", "edited", "reordered", "dropped", "truncated", "doubled", "foreign", "head"
-]
-"""What is wrong with a link; ``head`` is a head that does not belong to the links."""
-
-_THREAD = b'"thread_id":'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One fault of a chain.
-
-    Attributes:
-        seq: The link it concerns; the first one when several are missing.
-        kind: What is wrong.
-        message: One sentence for a person, without the event's content.
-    """
-
-    seq: int
-    kind: FaultKind
-    message: str
+__all__ = ["ChainVerifier", "verify_chain"]
 
 
 class ChainVerifier:
     """Takes the links of one thread in the order they are stored.
 
-    Attributes:
+    Args:
         thread_id: The thread whose chain it is.
-        last: Highest sequence number seen, 0 before the first link.
+        anchor: Where the chain begins if it was pruned.
+        witnesses: Heads kept elsewhere.
+
+    Attributes:
+        last: Highest sequence number seen; the anchor's, or 0, before the first link.
         count: Links seen.
+        hash: The hash stored with the newest link.
     """
 
-    def __init__(self, thread_id: str) -> None:
+    def __init__(
+        self, thread_id: str, *, anchor: Anchor | None = None, witnesses: Sequence[Witness] = ()
+    ) -> None:
         self.thread_id = thread_id
-        self.last = 0
         self.count = 0
-        # The hash stored with the newest link, and whether a next link must name it.
-        self._hash = GENESIS
+        self.last = 0 if anchor is None else anchor.seq
+        self.hash = GENESIS if anchor is None else anchor.hash
+        self._anchor = anchor
+        self._witnesses: dict[int, list[Witness]] = {}
+        for witness in witnesses:
+            self._witnesses.setdefault(witness.seq, []).append(witness)
+        # Whether a next link must name the newest link's hash.
         self._linked = True
         self._gaps: list[tuple[int, int]] = []
-        self._thread = json.dumps(thread_id, ensure_ascii=False).encode()
+        self._gapped = False
+        self._runs: dict[bytes, int] = {}
+        name = json.dumps(thread_id, ensure_ascii=False)
+        self._ending = f'","thread_id":{name},"tool":'.encode(errors="surrogatepass")
 
     def add(self, event: StoredEvent) -> list[Fault]:
         """Judge one link.
@@ -69,24 +62,30 @@ class ChainVerifier:
             The faults found at this link; missing ones are only known at the end.
         """
         self.count += 1
-        faults = []
-        if link_hash(event.line) != event.hash:
-            faults.append(_fault(event.seq, "edited", "it is not what its hash was made of"))
-        try:
-            link = read_link(event.line)
-        except ValueError:
-            faults.append(_fault(event.seq, "malformed", "it has not the form of a link"))
-            link = Link(body=b"", prev="", seq=event.seq, run_seq=0)
-        if link.seq != event.seq:
-            faults.append(
-                _fault(link.seq, "reordered", f"it is stored under the number {event.seq}")
+        seq, line, stored = event.seq, event.line, event.hash
+        if seq == self.last + 1 and self._linked and seq not in self._witnesses:
+            start = f',"id":"{event.event_id}","kind":"{event.kind}","run_id":"'.encode(
+                errors="surrogatepass"
             )
-        if self._is_foreign(link.body):
-            faults.append(_fault(link.seq, "foreign", "it belongs to another thread"))
-        return faults + self._place(link, event.hash)
+            # Only plain text follows the run in a canonical body, so the last place is the real one.
+            at = line.rfind(start)
+            cut = line.find(self._ending, at)
+            run = line[at + len(start) : cut]
+            number = self._runs.get(run, 0) + 1
+            end = b',"prev":"%b","run_seq":%d,"seq":%d}' % (self.hash.encode(), number, seq)
+            if (
+                cut > at >= 0
+                and line.endswith(end)
+                and line.startswith(b'{"body":{')
+                and sha256(DOMAIN + line).hexdigest() == stored
+            ):
+                self._runs[run] = number
+                self.last, self.hash = seq, stored
+                return []
+        return self._judge(event)
 
     def finish(self, head: ThreadHead | None) -> list[Fault]:
-        """Compare with the head and name what is missing.
+        """Compare with the heads and name what is missing.
 
         Args:
             head: The thread's head, read no earlier than its last link; None when it has none.
@@ -102,60 +101,117 @@ class ChainVerifier:
             if self.last:
                 text = "the thread has links but no head: it was removed."
                 faults.append(Fault(seq=self.last, kind="head", message=text))
-        elif head.seq > self.last:
+        else:
+            faults += self._compared(head)
+        return faults + self._unseen()
+
+    def _compared(self, head: ThreadHead) -> list[Fault]:
+        faults = []
+        if head.seq > self.last:
             text = f"{_links(self.last + 1, head.seq)} missing at the end."
             faults.append(Fault(seq=self.last + 1, kind="truncated", message=text))
         elif head.seq < self.last:
             text = f"the head names link {head.seq}, older than the last link {self.last}."
             faults.append(Fault(seq=head.seq, kind="head", message=text))
-        elif self._linked and head.hash != self._hash:
+        elif self._linked and head.hash != self.hash:
             text = f"the head does not name link {self.last} as it is stored."
             faults.append(Fault(seq=self.last, kind="edited", message=text))
+        if head.count is not None and head.count != head.seq:
+            text = f"the running count is {head.count}, and the head's link is {head.seq}."
+            faults.append(Fault(seq=head.seq, kind="count", message=text))
         return faults
 
-    def _place(self, link: Link, stored: str) -> list[Fault]:
-        """Judge a link's position and its reference to the link before."""
-        if link.seq <= self.last:
-            return [self._late(link.seq)]
-        adjacent = link.seq == self.last + 1
+    def _unseen(self) -> list[Fault]:
+        """Judge the witnesses whose link never came."""
         faults = []
-        if not adjacent:
+        for seq, witnesses in sorted(self._witnesses.items()):
+            for witness in witnesses:
+                if seq > self.last:
+                    text = f"{witness.source} names link {seq}, which is missing at the end."
+                    faults.append(Fault(seq=seq, kind="truncated", message=text))
+                elif self._anchor is not None and seq == self._anchor.seq:
+                    if witness.hash != self._anchor.hash:
+                        text = f"{witness.source} names another link {seq} than the anchor does."
+                        faults.append(Fault(seq=seq, kind="edited", message=text))
+        return faults
+
+    def _judge(self, event: StoredEvent) -> list[Fault]:
+        """Take a link apart and say everything that is wrong with it."""
+        found: list[tuple[int, FaultKind, str]] = []
+        if link_hash(event.line) != event.hash:
+            found.append((event.seq, "edited", "it is not what its hash was made of"))
+        link, facts = _taken_apart(event.line)
+        if link is None:
+            found.append((event.seq, "malformed", "it has not the form of a link"))
+            link = Link(body=b"", prev="", seq=event.seq, run_seq=0)
+        if link.seq != event.seq:
+            found.append((link.seq, "reordered", f"it is stored under the number {event.seq}"))
+        if facts.get("thread_id", self.thread_id) != self.thread_id:
+            found.append((link.seq, "foreign", "it belongs to another thread"))
+        for name, stored in (("id", event.event_id), ("kind", event.kind)):
+            if facts.get(name, stored) != stored:
+                found.append((link.seq, "edited", f"the {name} stored beside it is not its own"))
+        faults = [_fault(seq, kind, what, event) for seq, kind, what in found]
+        placed = self._place(link, event, facts)
+        for witness in self._witnesses.pop(event.seq, ()):
+            if witness.hash != event.hash:
+                what = f"{witness.source} names another link of this number"
+                placed.append(_fault(event.seq, "edited", what, event))
+        return faults + placed
+
+    def _place(self, link: Link, event: StoredEvent, facts: dict[str, Any]) -> list[Fault]:
+        """Judge a link's position, its place in its run and its reference to the link before."""
+        if link.seq <= self.last:
+            return [self._late(link.seq, event)]
+        faults = []
+        if link.seq != self.last + 1:
             self._gaps.append((self.last + 1, link.seq - 1))
-        elif self._linked and link.prev and link.prev != self._hash:
+            self._gapped = True
+        elif self._linked and link.prev and link.prev != self.hash:
             before = self.last
             faults.append(
                 _fault(before, "edited", f"it is not the one that link {link.seq} continues")
                 if before
-                else _fault(link.seq, "edited", "the first link continues another chain")
+                else _fault(link.seq, "edited", "the first link continues another chain", event)
             )
-        self.last = link.seq
-        self._hash = stored
+        if "run_id" in facts and not self._continues(str(facts["run_id"]), link.run_seq):
+            what = f"it is number {link.run_seq} of its run, which does not follow"
+            faults.append(_fault(link.seq, "run", what, event))
+        self.last, self.hash = link.seq, event.hash
         # After a link that cannot be read there is nothing to compare the next one with.
         self._linked = bool(link.prev)
         return faults
 
-    def _late(self, seq: int) -> Fault:
+    def _continues(self, run_id: str, run_seq: int) -> bool:
+        """Tell whether a link has the number that is next in its run, and remember it."""
+        run = json.dumps(run_id, ensure_ascii=False)[1:-1].encode(errors="surrogatepass")
+        seen = self._runs.get(run)
+        self._runs[run] = run_seq
+        if self._gapped or (seen is None and self._anchor is not None):
+            return run_seq > (seen or 0)  # some of the run's links are not here
+        return run_seq == (seen or 0) + 1
+
+    def _late(self, seq: int, event: StoredEvent) -> Fault:
         """Judge a link whose number is not above the ones before it."""
         for at, (first, end) in enumerate(self._gaps):
             if first <= seq <= end:
                 rest = [(first, seq - 1), (seq + 1, end)]
                 self._gaps[at : at + 1] = [gap for gap in rest if gap[0] <= gap[1]]
-                return _fault(seq, "reordered", f"it is stored after link {self.last}")
-        return _fault(seq, "doubled", "there is more than one link of this number")
-
-    def _is_foreign(self, body: bytes) -> bool:
-        # The event's own thread_id is the last one in its canonical body: the keys after it hold
-        # plain text, whose quotes are escaped.
-        at = body.rfind(_THREAD)
-        return at >= 0 and not body.startswith(self._thread, at + len(_THREAD))
+                return _fault(seq, "reordered", f"it is stored after link {self.last}", event)
+        if self._anchor is not None and seq <= self._anchor.seq:
+            return _fault(seq, "doubled", "it was pruned and is there again", event)
+        return _fault(seq, "doubled", "there is more than one link of this number", event)
 
 
-def verify_chain(events: Iterable[StoredEvent], head: ThreadHead | None) -> list[Fault]:
+def verify_chain(
+    events: Iterable[StoredEvent], head: ThreadHead | None, anchor: Anchor | None = None
+) -> list[Fault]:
     """Check a whole chain.
 
     Args:
         events: All links of one thread, in the store's order.
         head: The thread's head.
+        anchor: Where the chain begins if it was pruned.
 
     Returns:
         Every fault found; an empty list for a chain that is whole.
@@ -163,14 +219,28 @@ def verify_chain(events: Iterable[StoredEvent], head: ThreadHead | None) -> list
     verifier: ChainVerifier | None = None
     faults: list[Fault] = []
     for event in events:
-        verifier = verifier or ChainVerifier(event.thread_id)
+        verifier = verifier or ChainVerifier(event.thread_id, anchor=anchor)
         faults += verifier.add(event)
-    verifier = verifier or ChainVerifier(head.thread_id if head else "")
+    verifier = verifier or ChainVerifier(head.thread_id if head else "", anchor=anchor)
     return faults + verifier.finish(head)
 
 
-def _fault(seq: int, kind: FaultKind, what: str) -> Fault:
-    return Fault(seq=seq, kind=kind, message=f"link {seq}: {what}.")
+def _taken_apart(line: bytes) -> tuple[Link | None, dict[str, Any]]:
+    """Return the link and the facts of its body, as far as they can be read."""
+    try:
+        link = read_link(line)
+    except ValueError:
+        return None, {}
+    try:
+        facts = json.loads(link.body)
+    except (ValueError, RecursionError):
+        return link, {}
+    return link, facts if isinstance(facts, dict) else {}
+
+
+def _fault(seq: int, kind: FaultKind, what: str, event: StoredEvent | None = None) -> Fault:
+    name = "" if event is None else str(event.event_id)
+    return Fault(seq=seq, kind=kind, message=f"link {seq}: {what}.", event_id=name)
 
 
 def _links(first: int, end: int) -> str:

@@ -136,7 +136,10 @@ class Budgets:
             spec: The tool.
             mark: The call key: one token of a rate per call, whatever becomes of it.
         """
-        charges = [Charge(scope=self.thread_total(ctx)), *self._counts(ctx, "tool_calls")]
+        total = self.thread_total(ctx)
+        # counted with or without a limit: it is shown
+        charges = [Charge(scope=total, limit=self.tool_calls_per_thread, raisable=self.asks)]
+        charges += [one for one in self._counts(ctx, "tool_calls") if one.scope != total]
         limits = spec.limits
         for span in _SPANS:
             size = getattr(limits, f"per_{span}")
@@ -183,15 +186,15 @@ class Budgets:
 
     def knows(self, model: str) -> bool:
         """Tell whether this model has a price."""
-        return isinstance(self._cost(model, Usage()), int)
+        return self._cost(model, Usage()) is not None
 
     def turn_tools(self, ctx: CallContext) -> str:
         """Counter of the tool calls of a turn."""
         return _scope(ctx, "turn", "tool_calls")
 
     def thread_total(self, ctx: CallContext) -> str:
-        """Counter of all tool calls of a thread, for display."""
-        return f"thread:{ctx.thread_id}:total"
+        """Counter of all tool calls of a thread, also for display."""
+        return _scope(ctx, "thread", "tool_calls")
 
     def _counts(self, ctx: CallContext, what: str) -> list[Charge]:
         return [

@@ -1,23 +1,41 @@
 """How one audit event becomes a link of its thread's chain: bytes in, bytes and a hash out.
 
-The writer and the verifier both use this room, so that they cannot disagree about what a hash
-covers. It reads no store and knows no key.
+The writer and the verifier both use this room, so that they cannot disagree about what a hash or a
+signature covers. It reads no store and knows no key.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from adapter.core.canonical import domain
+from adapter.core.canonical import canonical_bytes, domain
+from adapter.core.store import Anchor
 
-__all__ = ["GENESIS", "Link", "link", "link_hash", "read_link"]
+__all__ = [
+    "DOMAIN",
+    "GENESIS",
+    "Link",
+    "anchor_message",
+    "head_message",
+    "link",
+    "link_hash",
+    "packed_signature",
+    "read_link",
+    "signature_of",
+]
 
 GENESIS = "0" * 64
 """What the first link of a thread names as its predecessor's hash."""
 
-_DOMAIN = domain("audit/v1")
+DOMAIN = domain("audit/v1")
+"""What is hashed before a line."""
+
+_HEAD = domain("audit-head/v1")
+_ANCHOR = domain("audit-anchor/v1")
 _START = b'{"body":'
 _TAIL = re.compile(rb',"prev":"([0-9a-f]{64})","run_seq":([1-9][0-9]*),"seq":([1-9][0-9]*)\}\Z')
 
@@ -57,7 +75,7 @@ def link(*, body: bytes, prev: str, seq: int, run_seq: int) -> tuple[bytes, str]
 
 def link_hash(line: bytes) -> str:
     """Return the hash of a line: SHA-256 of the domain tag ``audit/v1`` and the line."""
-    return hashlib.sha256(_DOMAIN + line).hexdigest()
+    return hashlib.sha256(DOMAIN + line).hexdigest()
 
 
 def read_link(line: bytes) -> Link:
@@ -73,3 +91,36 @@ def read_link(line: bytes) -> Link:
     prev, run_seq, seq = found.groups()
     body = line[len(_START) : found.start()]
     return Link(body=body, prev=prev.decode(), seq=int(seq), run_seq=int(run_seq))
+
+
+def head_message(thread_id: str, seq: int, hash_: str, count: int) -> bytes:
+    """Return what the signature of a head covers."""
+    facts = {"count": count, "hash": hash_, "seq": seq, "thread_id": thread_id}
+    return _HEAD + canonical_bytes(facts)
+
+
+def anchor_message(anchor: Anchor) -> bytes:
+    """Return what the signature of an anchor covers."""
+    facts = {
+        "at": anchor.at,
+        "by": anchor.by,
+        "hash": anchor.hash,
+        "removed": anchor.removed,
+        "seq": anchor.seq,
+        "thread_id": anchor.thread_id,
+    }
+    return _ANCHOR + canonical_bytes(facts)
+
+
+def packed_signature(signed: Mapping[str, str]) -> str:
+    """Return the text stored beside the ``kid`` of a signature."""
+    return json.dumps({"alg": signed["alg"], "mac": signed["mac"]}, separators=(",", ":"))
+
+
+def signature_of(kid: str, packed: str | None) -> dict[str, object]:
+    """Return ``{"kid", "alg", "mac"}`` as stored; without the last two where they are no JSON."""
+    try:
+        found = json.loads(packed or "")
+    except ValueError:
+        found = None
+    return {**(found if isinstance(found, dict) else {}), "kid": kid}

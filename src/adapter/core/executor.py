@@ -30,6 +30,7 @@ from adapter.core.journal import Journal, identify
 from adapter.core.past import OPEN, Past, executed_before
 from adapter.core.policy import Policy, decide
 from adapter.core.questions import QuestionBuilder
+from adapter.core.raises import Raises
 from adapter.core.running import Runner
 from adapter.core.sealing import Sealer
 from adapter.core.spec import ApprovalRule, Registry
@@ -76,7 +77,7 @@ class Executor:
             store: Durable memory.
             approval: How people are asked; needed if any tool has an approval rule.
             policy: Rules over all tools.
-            budgets: Limits per turn.
+            budgets: Limits per turn, thread, user and time.
             audience: Id of this installation in every binding; None takes the store's own.
             approval_ttl: Seconds a request stays open.
             lease: Seconds a claim is valid unless renewed.
@@ -122,6 +123,17 @@ class Executor:
                 ttl=approval_ttl,
                 self_approval=self_approval,
                 clock=clock,
+            )
+        self.raises: Raises | None = None
+        if self.budgets.asks:
+            if self._asker is None:
+                msg = (
+                    "Budgets(on_exceeded='ask') needs an approval port: give the Executor "
+                    "approval=LangGraphApproval(keys)."
+                )
+                raise ConfigurationError(msg)
+            self.raises = Raises.over(
+                self._asker, past=self._past, decider=self._decider, budgets=self.budgets
             )
         gated = [spec.name for spec in registry if spec.approval is not None or spec.masks]
         if gated and approval is None:
@@ -208,7 +220,7 @@ class Executor:
 
     async def _free(self, work: Work) -> Any:
         """Run a call that needs nobody's approval."""
-        charges = self.budgets.tool_call(work.ctx.place, work.spec)
+        charges = self.budgets.tool_call(work.ctx, work.spec, work.identity.key)
         if work.spec.effects.read_only:
             await self._before(work)
             spent, result = await self._runner.read(work, charges)
@@ -273,7 +285,7 @@ class Executor:
             )
             raise ConfigurationError(msg)
         async with self.port.turn():
-            charges = self.budgets.tool_call(work.ctx.place, work.spec)
+            charges = self.budgets.tool_call(work.ctx, work.spec, work.identity.key)
             try:
                 row = await self._asker.open(work, rule, charges)
                 if row.status is CallStatus.SUSPENDED:
@@ -315,7 +327,7 @@ class Executor:
             work.ctx,
             work.subject,
             arguments=arguments,
-            charges=self.budgets.tool_call(work.ctx.place, work.spec),
+            charges=self.budgets.tool_call(work.ctx, work.spec, work.identity.key),
             repeatable=work.spec.effects.repeatable,
             **fields,
         )

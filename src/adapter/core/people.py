@@ -37,12 +37,11 @@ class People:
         """Judge a reviewer.
 
         Raises:
-            InvalidAnswer: Not this key's person, no role, the requester, or voted before.
+            InvalidAnswer: No role, the requester, or voted before. That the key speaks for this
+                person was judged with its signature.
         """
-        bound = keys.reviewer_of(kid)
         if (
-            (bound is not None and bound != reviewer)
-            or not self.has_role(keys, reviewer, kid)
+            not self.has_role(keys, reviewer, kid)
             or (self.excluded is not None and reviewer == self.excluded)
             or any(vote.reviewer == reviewer for vote in self.votes)
         ):

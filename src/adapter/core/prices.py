@@ -101,13 +101,11 @@ def decimal_of(value: Any, what: str) -> Decimal:
         ConfigurationError: It is something else; a float is no exact amount.
     """
     try:
-        if isinstance(value, bool | float):
-            raise TypeError
-        amount = Decimal(value)
-        if amount.is_finite() and amount >= 0:
-            return amount
+        amount = Decimal("nan") if isinstance(value, bool | float) else Decimal(value)
     except (InvalidOperation, TypeError, ValueError):
-        pass
+        amount = Decimal("nan")
+    if amount.is_finite() and amount >= 0:
+        return amount
     msg = f"{what} must be dollars as a Decimal or a text such as '0.50', not negative."
     raise ConfigurationError(msg)
 

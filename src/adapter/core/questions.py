@@ -29,19 +29,21 @@ class QuestionBuilder:
 
     Attributes:
         clock: Milliseconds since the epoch.
+        kind: What is asked about: a ``tool`` call, or a raise of a ``budget``.
     """
 
     registry: Registry
     port: ApprovalPort
     policy: Policy | None
     clock: Callable[[], int]
+    kind: str = "tool"
 
     def request(self, work: Work, rule: ApprovalRule) -> JsonObject:
         """Return what a reviewer reads, without the times that only the row knows."""
         return {
             "tool": work.spec.name,
             "arguments": mask_arguments(work.arguments, work.spec.masks),
-            "kind": "tool",
+            "kind": self.kind,
             "rule": rule.name,
             "reason": rule.reason,
             "call_id": work.call.id,

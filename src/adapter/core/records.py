@@ -12,6 +12,7 @@ from typing import Literal
 from adapter.core.types import CallStatus, JsonObject, JsonValue
 
 __all__ = [
+    "Anchor",
     "CallRow",
     "Charge",
     "Claim",
@@ -72,11 +73,42 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadHead:
-    """The newest link of a thread's chain; ``kid`` and ``signature`` once heads are signed."""
+    """The newest link of a thread's chain.
+
+    Attributes:
+        kid: Key of the signature; None where the store signs no heads.
+        signature: JSON text of its ``alg`` and ``mac``, over ``adapter.core.chain.head_message``.
+        count: Links the thread ever had, those pruned since included; None when not known.
+    """
 
     thread_id: str
     seq: int
     hash: str
+    kid: str | None = None
+    signature: str | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anchor:
+    """Where a pruned chain begins: the last link that was removed.
+
+    Attributes:
+        seq: Its number; all up to it are removed.
+        hash: What the first link that is left names as its predecessor.
+        removed: Links that the newest pruning removed.
+        at: When, milliseconds since the epoch.
+        by: Who had it done.
+        kid: Key of the signature over ``adapter.core.chain.anchor_message``.
+        signature: JSON text of its ``alg`` and ``mac``.
+    """
+
+    thread_id: str
+    seq: int
+    hash: str
+    removed: int
+    at: int
+    by: str
     kid: str | None = None
     signature: str | None = None
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from adapter.core.records import (
+    Anchor,
     CallRow,
     Charge,
     Claim,
@@ -27,6 +28,7 @@ from adapter.core.records import (
 )
 
 __all__ = [
+    "Anchor",
     "CallRow",
     "Charge",
     "Claim",
@@ -164,6 +166,14 @@ class Store(Protocol):
 
     async def heads(self, thread_id: str | None = None) -> Sequence[ThreadHead]:
         """Return the newest link of every thread, or of one."""
+        ...
+
+    async def threads(self) -> Sequence[str]:
+        """Return every thread that has a link, whether it has a head or not."""
+        ...
+
+    async def anchors(self, thread_id: str | None = None) -> Sequence[Anchor]:
+        """Return where the pruned chains begin: all of them, or one thread's."""
         ...
 
     async def aclose(self) -> None:

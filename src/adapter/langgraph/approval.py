@@ -119,6 +119,7 @@ class _Task:
     scratchpad: Any
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     paused: bool = False
+    waiting: int = 0
     running: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -190,6 +191,16 @@ class LangGraphApproval:
     async def turn(self) -> AsyncIterator[None]:
         """Let the gated calls of one task go one at a time; after a pause, none."""
         task = self._task()
+        task.waiting += 1
+        try:
+            async with self._turn(task):
+                yield
+        finally:
+            task.waiting -= 1
+            self._forget(task)
+
+    @asynccontextmanager
+    async def _turn(self, task: _Task) -> AsyncIterator[None]:
         async with task.lock:
             if task.paused:
                 # Another call of this task holds the one pending question; this one asks in a
@@ -217,6 +228,7 @@ class LangGraphApproval:
         if isinstance(token, _Task):
             token.running -= 1
             token.idle.set()
+            self._forget(token)
 
     def position(self) -> tuple[int, str | None]:
         """Return how many questions this task asked, and the id of its next pause."""
@@ -297,6 +309,11 @@ class LangGraphApproval:
         finally:
             _expected.reset(token)
 
+    def _forget(self, task: _Task) -> None:
+        """Let go of a task that is over; one that paused is kept for siblings that come late."""
+        if not (task.paused or task.waiting or task.running):
+            self._tasks.pop(id(task.scratchpad), None)
+
     def _task(self) -> _Task:
         conf = configurable()
         pad = task_scratchpad(conf)
@@ -311,7 +328,7 @@ class LangGraphApproval:
         return known
 
 
-_REMEMBERED = 4096
+_REMEMBERED = 256
 
 
 def _pausable(conf: Any) -> TaskAnswers:

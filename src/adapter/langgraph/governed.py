@@ -214,6 +214,7 @@ class ToolInvocation:
         return results.text_message(text, self._id, self._name)
 
 
+_REMEMBERED = 512
 _INJECTED: dict[int, tuple[BaseTool, frozenset[str]]] = {}
 
 
@@ -221,5 +222,7 @@ def _known_injected(tool: BaseTool) -> frozenset[str]:
     """Look each tool's signature up once."""
     known = _INJECTED.get(id(tool))
     if known is None or known[0] is not tool:
+        if len(_INJECTED) >= _REMEMBERED:
+            _INJECTED.clear()
         known = _INJECTED[id(tool)] = (tool, _injected(tool))
     return known[1]

@@ -7,7 +7,7 @@ here and never approved here: that happens where each call runs.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -24,17 +24,12 @@ from adapter.core.executor import Executor
 from adapter.core.store import CallRow, StoredEvent, Turn
 from adapter.core.types import CallContext, CallStatus
 from adapter.langgraph import history, results
+from adapter.langgraph.metering import Handler, Meter
+from adapter.langgraph.spending import Spending, closing
 from adapter.langgraph.surroundings import surroundings
 
 __all__ = ["ModelTurn"]
 
-RECENT = 50
-"""Audit entries kept in the graph's state for clients."""
-
-CLOSING = (
-    "I have used up what I may do in one turn before finishing this request. Please narrow it "
-    "down, or tell me to go on."
-)
 UNKNOWN = (
     "The outcome of this call is unknown: it was started and may have had its effect. Do not "
     "repeat it; tell the user."
@@ -53,8 +48,6 @@ _RANK = {
 }
 
 _DETAILS = ("decision", "reviewer", "reason", "error", "code")
-
-Handler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +69,17 @@ class ModelTurn:
             request = request.override(messages=cast("Any", messages))
         made: list[BaseMessage] = []
         response: ModelResponse[Any] | None = None
+        spending, meter = Spending(self.executor), Meter(self.executor)
+        ctx = surroundings(request.runtime, history.turn_of(messages))
+        refused = await spending.earlier(ctx, messages)
         while True:
-            ctx = surroundings(request.runtime, history.turn_of(messages))
-            turn = await self._charged(ctx)
+            held = meter.held(request, ctx)
+            turn = await spending.charged(ctx, held, refused)
             if turn.exceeded is not None:
-                made.append(AIMessage(CLOSING))
+                made.append(AIMessage(closing(turn.exceeded)))
                 break
-            response = _plain(await handler(request))
-            added = await self._admitted(response.result, ctx, turn)
+            response, settled = await meter.call(request, handler, ctx, held)
+            added = await self._admitted(response.result, ctx, {**turn.used, **settled})
             made.extend(added)
             newest = history.last_ai(added)[1]
             if newest is None or newest.tool_calls or not newest.invalid_tool_calls:
@@ -113,16 +109,8 @@ class ModelTurn:
             )
             raise ConfigurationError(msg)
 
-    async def _charged(self, ctx: CallContext) -> Turn:
-        budgets = self.executor.budgets
-        return await self.executor.store.charge(
-            budgets.model_call(ctx.place),
-            show=(budgets.turn_tools(ctx.place), budgets.thread_total(ctx.place)),
-            recent=(ctx.thread_id, ctx.place.turn_id, RECENT),
-        )
-
     def _shown(self, ctx: CallContext, turn: Turn) -> dict[str, Any]:
-        total = turn.used.get(self.executor.budgets.thread_total(ctx.place), 0)
+        total = turn.used.get(self.executor.budgets.thread_total(ctx), 0)
         return {
             "audit_log": [_entry(event) for event in turn.recent],
             "total_tool_calls": total,
@@ -169,7 +157,7 @@ class ModelTurn:
                 )
 
     async def _admitted(
-        self, result: Sequence[BaseMessage], ctx: CallContext, turn: Turn
+        self, result: Sequence[BaseMessage], ctx: CallContext, used: Mapping[str, int]
     ) -> list[BaseMessage]:
         """Return the model's messages, followed by an error for each call that will not run."""
         made = list(result)
@@ -186,7 +174,7 @@ class ModelTurn:
         ctx = replace(ctx, metadata={"message_id": message.id or ""})
         self._proposed(batch, ctx, message.id or "")
         faults = dict(self.executor.admit(batch).faults)
-        ended = not faults and self._last(ctx, turn)
+        ended = "" if faults else Spending(self.executor).last(ctx, used)
         if ended:
             spent = exceeded(ended)
             faults = {call.id: spent for call in batch.calls}
@@ -196,19 +184,8 @@ class ModelTurn:
         await self.executor.refuse(faults, names, ctx)
         made.extend(_errors(faults, names))
         if ended:
-            made.append(AIMessage(CLOSING))
+            made.append(AIMessage(closing(ended)))
         return made
-
-    def _last(self, ctx: CallContext, turn: Turn) -> str:
-        """Return the scope that leaves no room for the calls just proposed, or nothing."""
-        budgets = self.executor.budgets
-        (calls,) = budgets.model_call(ctx.place)
-        if turn.used.get(calls.scope, 0) >= budgets.model_calls_per_turn:
-            return calls.scope
-        tools = budgets.turn_tools(ctx.place)
-        if turn.used.get(tools, 0) >= budgets.tool_calls_per_turn:
-            return tools
-        return ""
 
     def _proposed(self, batch: Any, ctx: CallContext, message_id: str) -> None:
         registry = self.executor.registry
@@ -238,14 +215,6 @@ def request_history(request: ModelRequest[Any], made: Sequence[BaseMessage]) -> 
     """Return the mended history without what this model call itself added."""
     own = {id(message) for message in made}
     return [message for message in request.messages if id(message) not in own]
-
-
-def _plain(response: Any) -> ModelResponse[Any]:
-    if isinstance(response, AIMessage):
-        return ModelResponse(result=[response])
-    if isinstance(response, ExtendedModelResponse):
-        return response.model_response
-    return response  # type: ignore[no-any-return]
 
 
 def _errors(faults: dict[str, ModelVisibleError], names: dict[str, str]) -> list[ToolMessage]:

@@ -6,17 +6,24 @@ transactions, since other processes append to the same chains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from adapter.core.chain import GENESIS, link
-from adapter.core.store import Event
-from adapter.stores.statements import ID_SLOTS
+from adapter.core.chain import GENESIS, head_message, link, packed_signature
+from adapter.core.sinks import Committed
+from adapter.core.store import Event, StoredEvent, ThreadHead
+from adapter.stores.audit_statements import ID_SLOTS
 
 if TYPE_CHECKING:
     from adapter.stores.transaction import Transaction
 
-__all__ = ["Chains"]
+__all__ = ["Chains", "HeadSigner"]
+
+HeadSigner: TypeAlias = Callable[[bytes], Mapping[str, str]]
+"""Returns ``{"kid", "alg", "mac"}`` over a message, by the newest audit key."""
+
+_LINK = ("thread_id", "seq", "event_id", "kind", "line", "hash")
+_HEAD = ("thread_id", "seq", "hash", "kid", "signature", "count")
 
 
 class _Chain:
@@ -45,13 +52,18 @@ class Chains:
     operations alone with a ``careful`` one, which looks up every id and skips those that exist.
     """
 
-    __slots__ = ("_careful", "_chains", "_pending", "_transaction")
+    __slots__ = ("_careful", "_chains", "_heads", "_pending", "_sign", "_transaction", "_written")
 
-    def __init__(self, transaction: Transaction, *, careful: bool) -> None:
+    def __init__(
+        self, transaction: Transaction, *, careful: bool, sign: HeadSigner | None = None
+    ) -> None:
         self._transaction = transaction
         self._careful = careful
+        self._sign = sign
         self._chains: dict[str, _Chain] = {}
         self._pending: list[dict[str, Any]] = []
+        self._written: list[dict[str, Any]] = []
+        self._heads: dict[str, dict[str, Any]] = {}
 
     def append(self, events: Sequence[Event], *, careful: bool = False) -> int:
         """Link events in order, skipping those whose id the thread has.
@@ -78,28 +90,56 @@ class Chains:
         chain.absent.add(event_id)  # this transaction has the lock: it stays so
         return False
 
+    def flush_links(self) -> None:
+        """Write what was linked since the last flush, so that this transaction can read it."""
+        if self._pending:
+            self._transaction.many(self._transaction.sql.event_insert, self._pending)
+            self._written += self._pending
+            self._pending = []
+
     def flush(self) -> None:
-        """Write what was linked since the last flush."""
-        if not self._pending:
-            return
-        sql = self._transaction.sql
-        self._transaction.many(sql.event_insert, self._pending)
-        self._pending = []
-        heads = [
-            {
-                "thread_id": chain.thread_id,
-                "seq": chain.seq,
-                "hash": chain.hash,
-                "run_id": chain.run_id,
-                "run_seq": chain.runs[chain.run_id],
-                "count": chain.count,
-            }
-            for chain in self._chains.values()
-            if chain.moved
-        ]
-        self._transaction.many(sql.chain_put, heads)
-        for chain in self._chains.values():
-            chain.moved = False
+        """Write what was linked, and each head that moved, signed where there is a signer."""
+        self.flush_links()
+        heads = [self._signed(chain) for chain in self._chains.values() if chain.moved]
+        if heads:
+            self._transaction.many(self._transaction.sql.chain_put, heads)
+            self._heads.update((head["thread_id"], head) for head in heads)
+
+    def head(self, thread_id: str) -> ThreadHead | None:
+        """Return a thread's head as this transaction leaves it so far; its signature comes last."""
+        chain = self._chain(thread_id)
+        if chain.seq == 0:
+            return None
+        return ThreadHead(thread_id=thread_id, seq=chain.seq, hash=chain.hash, count=chain.count)
+
+    def committed(self) -> Committed | None:
+        """Return what this transaction wrote, for the sinks; None for nothing."""
+        if not self._written:
+            return None
+        return Committed(
+            events=[StoredEvent(**{name: row[name] for name in _LINK}) for row in self._written],
+            heads=[
+                ThreadHead(**{name: row[name] for name in _HEAD}) for row in self._heads.values()
+            ],
+        )
+
+    def _signed(self, chain: _Chain) -> dict[str, Any]:
+        kid = signature = None
+        if self._sign is not None:
+            message = head_message(chain.thread_id, chain.seq, chain.hash, chain.count)
+            signed = self._sign(message)
+            kid, signature = signed["kid"], packed_signature(signed)
+        chain.moved = False
+        return {
+            "thread_id": chain.thread_id,
+            "seq": chain.seq,
+            "hash": chain.hash,
+            "run_id": chain.run_id,
+            "run_seq": chain.runs[chain.run_id],
+            "count": chain.count,
+            "kid": kid,
+            "signature": signature,
+        }
 
     def _chain(self, thread_id: str) -> _Chain:
         chain = self._chains.get(thread_id)

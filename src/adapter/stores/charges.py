@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapter.core.store import Charge, Event, StoredEvent, ThreadHead, Turn
-from adapter.stores.rows import head_row, stored_event
+from adapter.core.store import Charge, Event, StoredEvent, Turn
+from adapter.stores.rows import stored_event
 from adapter.stores.transaction import Transaction
 
 __all__ = ["charge_turn"]
@@ -38,7 +38,7 @@ def charge_turn(
         exceeded=exceeded,
         used=used,
         recent=() if recent is None else _recent(tx, recent),
-        head=None if thread_id is None else _head(tx, thread_id),
+        head=None if thread_id is None else tx.chains.head(thread_id),
     )
 
 
@@ -59,14 +59,8 @@ def _thread(
 
 def _recent(tx: Transaction, recent: tuple[str, str, int]) -> Sequence[StoredEvent]:
     thread_id, turn_id, most = recent
-    tx.chains.flush()
+    tx.chains.flush_links()
     rows = tx.all(
         tx.sql.events_of_turn, {"at_thread": thread_id, "at_turn": turn_id, "at_limit": most}
     )
     return tuple(stored_event(row) for row in reversed(rows))
-
-
-def _head(tx: Transaction, thread_id: str) -> ThreadHead | None:
-    tx.chains.flush()
-    row = tx.one(tx.sql.head_of_thread, {"at_thread": thread_id})
-    return None if row is None else head_row(row)

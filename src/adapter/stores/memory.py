@@ -5,6 +5,8 @@ It is no second state machine: nothing of it survives the process, and nothing e
 
 from __future__ import annotations
 
+from adapter.core.sinks import Outlet
+from adapter.stores.chains import HeadSigner
 from adapter.stores.database import Clock
 from adapter.stores.sql import SqlStore
 
@@ -16,7 +18,15 @@ class MemoryStore(SqlStore):
 
     Args:
         clock: Milliseconds since the epoch; by default this process's.
+        head_signer: Signs the audit chains' heads.
+        outlet: Told of audit events once they are committed; closed with the store.
     """
 
-    def __init__(self, *, clock: Clock | None = None) -> None:
-        super().__init__("sqlite://", clock=clock)
+    def __init__(
+        self,
+        *,
+        clock: Clock | None = None,
+        head_signer: HeadSigner | None = None,
+        outlet: Outlet | None = None,
+    ) -> None:
+        super().__init__("sqlite://", clock=clock, head_signer=head_signer, outlet=outlet)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from adapter.core.sinks import Outlet
+from adapter.stores.chains import HeadSigner
 from adapter.stores.database import Clock, SqliteSync
 from adapter.stores.sql import SqlStore
 
@@ -9,7 +11,12 @@ __all__ = ["open_store"]
 
 
 def open_store(
-    uri: str, *, clock: Clock | None = None, sqlite_sync: SqliteSync = "NORMAL"
+    uri: str,
+    *,
+    clock: Clock | None = None,
+    sqlite_sync: SqliteSync = "NORMAL",
+    head_signer: HeadSigner | None = None,
+    outlet: Outlet | None = None,
 ) -> SqlStore:
     """Return the store at an address; nothing is opened before its first call.
 
@@ -17,8 +24,12 @@ def open_store(
         uri: ``sqlite:///path``, ``sqlite://`` (in memory) or ``postgresql://…``.
         clock: Milliseconds since the epoch; None for the database's usual clock.
         sqlite_sync: ``NORMAL`` or ``FULL``.
+        head_signer: Signs the audit chains' heads.
+        outlet: Told of audit events once they are committed; closed with the store.
 
     Raises:
         ConfigurationError: The address or the sync mode is not one of these.
     """
-    return SqlStore(uri, clock=clock, sqlite_sync=sqlite_sync)
+    return SqlStore(
+        uri, clock=clock, sqlite_sync=sqlite_sync, head_signer=head_signer, outlet=outlet
+    )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from adapter.core.store import CallRow, Event, StoredEvent, ThreadHead
+from adapter.core.store import CallRow, Event
 from adapter.stores import questions
 from adapter.stores.database import Database
-from adapter.stores.rows import call_row, head_row, stored_event
+from adapter.stores.rows import call_row
 from adapter.stores.transaction import Operation, Transaction
 from adapter.stores.writer import Writer
 
-__all__ = ["append", "audience", "events", "get", "heads", "of_message", "requested", "run"]
+__all__ = ["append", "audience", "get", "of_message", "requested", "run"]
 
 
 def run(database: Database, writer: Writer, operation: Operation[Any]) -> Any:
@@ -98,30 +98,3 @@ def requested(
         asked = {"at_thread": thread_id, "at_limit": limit}
         rows = tx.all(tx.sql.calls_requested_of_thread, asked)
     return tuple(call_row(row) for row in rows)
-
-
-def events(
-    tx: Transaction,
-    now: int,  # noqa: ARG001
-    *,
-    thread_id: str,
-    after: int,
-    limit: int,
-) -> Sequence[StoredEvent]:
-    """Return links of a thread's chain, in order."""
-    asked = {"at_thread": thread_id, "at_seq": after, "at_limit": limit}
-    return tuple(stored_event(row) for row in tx.all(tx.sql.events_after, asked))
-
-
-def heads(
-    tx: Transaction,
-    now: int,  # noqa: ARG001
-    *,
-    thread_id: str | None,
-) -> Sequence[ThreadHead]:
-    """Return the newest link of every thread, or of one."""
-    if thread_id is None:
-        rows = tx.all(tx.sql.heads, {})
-    else:
-        rows = tx.all(tx.sql.head_of_thread, {"at_thread": thread_id})
-    return tuple(head_row(row) for row in rows)

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapter.core.canonical import canonical_bytes
-from adapter.core.store import CallRow, NewCall, StoredEvent, ThreadHead
+from adapter.core.store import Anchor, CallRow, NewCall, StoredEvent, ThreadHead
 from adapter.core.types import CallStatus, JsonValue
 from adapter.stores.schema import CALL_FIELDS
 
 __all__ = [
+    "anchor_row",
     "call_row",
     "encoded",
     "head_row",
@@ -116,12 +117,39 @@ def _decoded(made: dict[str, Any]) -> CallRow:
 def stored_event(values: Sequence[Any]) -> StoredEvent:
     """Build one link from its columns."""
     thread_id, seq, event_id, kind, line, hash_ = values
+    if type(line) is not bytes:
+        line = _as_bytes(line)
     return StoredEvent(
-        thread_id=thread_id, seq=seq, event_id=event_id, kind=kind, line=bytes(line), hash=hash_
+        thread_id=thread_id, seq=seq, event_id=event_id, kind=kind, line=line, hash=hash_
     )
+
+
+def _as_bytes(line: Any) -> bytes:
+    """Return the bytes of a driver's own type; anything else was not written by the store."""
+    if isinstance(line, bytearray | memoryview):
+        return bytes(line)
+    # SQLite keeps what it is given: the same line as text is a line that somebody rewrote.
+    return b"not bytes: " + str(line).encode(errors="replace")
 
 
 def head_row(values: Sequence[Any]) -> ThreadHead:
     """Build the newest link's record from its columns."""
-    thread_id, seq, hash_, kid, signature = values
-    return ThreadHead(thread_id=thread_id, seq=seq, hash=hash_, kid=kid, signature=signature)
+    thread_id, seq, hash_, kid, signature, count = values
+    return ThreadHead(
+        thread_id=thread_id, seq=seq, hash=hash_, kid=kid, signature=signature, count=count
+    )
+
+
+def anchor_row(values: Sequence[Any]) -> Anchor:
+    """Build the record of where a pruned chain begins from its columns."""
+    thread_id, seq, hash_, removed, at, by, kid, signature = values
+    return Anchor(
+        thread_id=thread_id,
+        seq=seq,
+        hash=hash_,
+        removed=removed,
+        at=at,
+        by=by,
+        kid=kid,
+        signature=signature,
+    )

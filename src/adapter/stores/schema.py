@@ -47,6 +47,7 @@ class Tables:
     rate_marks: Table
     audit_events: Table
     audit_heads: Table
+    audit_anchors: Table
 
 
 def tables(schema: str | None = None) -> Tables:
@@ -104,6 +105,18 @@ def tables(schema: str | None = None) -> Tables:
             Column("run_id", Text, nullable=False),
             Column("run_seq", BigInteger, nullable=False),
             Column("count", BigInteger, nullable=False),
+            Column("kid", Text),
+            Column("signature", Text),
+        ),
+        audit_anchors=Table(
+            "audit_anchors",
+            metadata,
+            Column("thread_id", Text, primary_key=True),
+            Column("seq", BigInteger, nullable=False),
+            Column("hash", Text, nullable=False),
+            Column("removed", BigInteger, nullable=False),
+            Column("at", BigInteger, nullable=False),
+            Column("by", Text, nullable=False),
             Column("kid", Text),
             Column("signature", Text),
         ),

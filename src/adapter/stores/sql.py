@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
+from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.store import (
@@ -25,25 +26,26 @@ from adapter.core.store import (
     Opened,
     Resolve,
     Settle,
-    StoredEvent,
-    ThreadHead,
     Turn,
     Vote,
 )
+from adapter.core.sinks import Outlet
 from adapter.stores import desk, reads
+from adapter.stores.chains import HeadSigner
 from adapter.stores.charges import charge_turn
 from adapter.stores.claims import claim_call, renew_claim, settle_call
 from adapter.stores.database import Clock, Database, PostgresDatabase, SqliteDatabase, SqliteSync
 from adapter.stores.faults import SETTING
 from adapter.stores.questions import close_question, open_question
 from adapter.stores.rows import encoded, new_call_values
+from adapter.stores.trail import Trail
 from adapter.stores.transaction import Operation, Transaction
 from adapter.stores.writer import Writer
 
 __all__ = ["SqlStore"]
 
 
-class SqlStore:
+class SqlStore(Trail):
     """Durable memory of the adapter in a SQL database; see ``adapter.core.store.Store``.
 
     Nothing is opened before the first call, or ``prepare``. Close it with ``aclose``.
@@ -54,13 +56,22 @@ class SqlStore:
             this process's.
         sqlite_sync: ``NORMAL`` (safe against a killed process; a power cut may lose the last
             commits) or ``FULL``.
+        head_signer: Signs the audit chains' heads, e.g. a ring's ``sign`` for ``audit``; each
+            process that writes to a store needs it, or heads it moves are left unsigned.
+        outlet: Told of audit events once they are committed; closed with the store.
 
     Raises:
         ConfigurationError: The address or the sync mode is not one of these.
     """
 
     def __init__(
-        self, uri: str, *, clock: Clock | None = None, sqlite_sync: SqliteSync = "NORMAL"
+        self,
+        uri: str,
+        *,
+        clock: Clock | None = None,
+        sqlite_sync: SqliteSync = "NORMAL",
+        head_signer: HeadSigner | None = None,
+        outlet: Outlet | None = None,
     ) -> None:
         url = _url(uri)
         self._in_memory = False
@@ -75,7 +86,8 @@ class SqlStore:
             )
         else:
             self._database = PostgresDatabase(url, clock=clock)
-        self._writer = Writer(self._database)
+        self._outlet = outlet
+        self._writer = Writer(self._database, sign=head_signer, outlet=outlet)
 
     async def prepare(self) -> None:
         """Open the database and bring its schema up to date, now instead of at the first call.
@@ -91,6 +103,8 @@ class SqlStore:
         thread = self._writer.close()
         if thread is not None:
             await asyncio.to_thread(thread.join)
+        if self._outlet is not None:
+            await asyncio.to_thread(self._outlet.close)
 
     async def audience(self, proposed: str) -> str:
         """Return the stored audience id, storing ``proposed`` when there is none."""
@@ -240,19 +254,7 @@ class SqlStore:
         rows: Sequence[CallRow] = await self._read(operation)
         return rows
 
-    async def events(
-        self, thread_id: str, after: int = 0, limit: int = 1000
-    ) -> Sequence[StoredEvent]:
-        """Return links of a thread's chain with ``seq > after``, in order."""
-        operation = partial(reads.events, thread_id=thread_id, after=after, limit=limit)
-        links: Sequence[StoredEvent] = await self._read(operation)
-        return links
-
-    async def heads(self, thread_id: str | None = None) -> Sequence[ThreadHead]:
-        """Return the newest link of every thread, or of one."""
-        found: Sequence[ThreadHead] = await self._read(partial(reads.heads, thread_id=thread_id))
-        return found
-
+    @override
     async def _read(self, operation: Operation[Any]) -> Any:
         if self._in_memory:  # one connection, the writer's
             return await self._writer.run(partial(_after_all, operation=operation))

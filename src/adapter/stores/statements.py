@@ -30,17 +30,16 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.sql.elements import ColumnElement
+from typing_extensions import override
 
 from adapter.core.types import CallStatus
+from adapter.stores.audit_statements import AuditStatements
 from adapter.stores.schema import CALL_FIELDS, Tables
 
-__all__ = ["ID_SLOTS", "UNLIMITED", "Statement", "Statements"]
+__all__ = ["UNLIMITED", "Statement", "Statements"]
 
 UNLIMITED = 2**62
 """Bound in place of a missing limit."""
-
-ID_SLOTS = (1, 4, 16, 64)
-"""How many event ids one look-up can take; shorter lists repeat their last id."""
 
 _OPEN = (CallStatus.REQUESTED, CallStatus.APPROVED)
 _RAN = (
@@ -50,7 +49,6 @@ _RAN = (
     CallStatus.IN_DOUBT,
     CallStatus.SUSPENDED,
 )
-_LINK = ("thread_id", "seq", "event_id", "kind", "line", "hash")
 
 
 def _any(column: ColumnElement[str], statuses: Sequence[CallStatus]) -> ColumnElement[bool]:
@@ -85,7 +83,7 @@ class Statement:
             self.arrange = lambda values: [values[name] for name in names]
 
 
-class Statements:
+class Statements(AuditStatements):
     """SQL text by name, for one dialect and schema.
 
     Parameters are named after the columns they set; those a condition compares begin with ``at_``.
@@ -103,7 +101,10 @@ class Statements:
         self._rates(tables.rate_marks)
         self._events(tables.audit_events)
         self._heads(tables.audit_heads)
+        self._anchors(tables.audit_anchors)
+        self._retention(tables.calls, tables.audit_events)
 
+    @override
     def _text(self, statement: Any) -> Statement:
         compiled = statement.compile(dialect=self._dialect)
         names = tuple(compiled.positiontup or ())
@@ -322,56 +323,3 @@ class Statements:
         self.rate_add = self._text(insert(marks))
         self.rate_take = self._text(delete(marks).where(scope, mark))
         self.rate_prune = self._text(delete(marks).where(scope, c.at <= time))
-
-    def _events(self, events: Table) -> None:
-        c = events.c
-        thread = c.thread_id == bindparam("at_thread")
-        links = select(*[c[name] for name in _LINK])
-        self.event_insert = self._text(insert(events))
-        self.events_after = self._text(
-            links.where(thread, c.seq > bindparam("at_seq"))
-            .order_by(c.seq)
-            .limit(bindparam("at_limit"))
-        )
-        self.events_of_turn = self._text(
-            links.where(thread, c.turn_id == bindparam("at_turn"))
-            .order_by(c.seq.desc())
-            .limit(bindparam("at_limit"))
-        )
-        self.run_seq = self._text(
-            select(func.coalesce(func.max(c.run_seq), literal_column("0"))).where(
-                thread, c.run_id == bindparam("at_run")
-            )
-        )
-        self.event_ids = {
-            slots: self._text(
-                select(c.event_id).where(
-                    thread, c.event_id.in_([bindparam(f"at_id{n}") for n in range(slots)])
-                )
-            )
-            for slots in ID_SLOTS
-        }
-
-    def _heads(self, heads: Table) -> None:
-        c = heads.c
-        self.chain_get = self._text(
-            select(c.seq, c.hash, c.run_id, c.run_seq, c.count).where(
-                c.thread_id == bindparam("at_thread")
-            )
-        )
-        put = self._upsert(heads).values(
-            **{name: bindparam(name) for name in ("thread_id", "seq", "hash", "run_id")},
-            run_seq=bindparam("run_seq"),
-            count=bindparam("count"),
-        )
-        moved = {name: put.excluded[name] for name in ("seq", "hash", "run_id", "run_seq", "count")}
-        self.chain_put = self._text(
-            put.on_conflict_do_update(
-                index_elements=["thread_id"],
-                # a signature covers the head it was made for
-                set_={**moved, "kid": null(), "signature": null()},
-            )
-        )
-        every = select(c.thread_id, c.seq, c.hash, c.kid, c.signature).order_by(c.thread_id)
-        self.heads = self._text(every)
-        self.head_of_thread = self._text(every.where(c.thread_id == bindparam("at_thread")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from adapter.stores.chains import Chains
+from adapter.stores.chains import Chains, HeadSigner
 from adapter.stores.counters import Counters
 from adapter.stores.statements import Statement, Statements
 
@@ -24,18 +24,25 @@ class Transaction:
         cursor: Cursor of the driver.
         sql: The statements in the connection's dialect.
         careful: Look every event id up before linking it; see ``Chains``.
+        sign: Signs the heads that move.
         now: Its time, milliseconds.
     """
 
     __slots__ = ("_cursor", "chains", "counters", "now", "sql")
 
     def __init__(
-        self, cursor: Any, sql: Statements, *, careful: bool = False, now: int = 0
+        self,
+        cursor: Any,
+        sql: Statements,
+        *,
+        careful: bool = False,
+        now: int = 0,
+        sign: HeadSigner | None = None,
     ) -> None:
         self._cursor = cursor
         self.sql = sql
         self.now = now
-        self.chains = Chains(self, careful=careful)
+        self.chains = Chains(self, careful=careful, sign=sign)
         self.counters = Counters(self)
 
     def flush(self, now: int) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 from sqlalchemy.pool import PoolProxiedConnection
 
 from adapter.core.errors import StoreUnavailable
+from adapter.core.sinks import Outlet
+from adapter.stores.chains import HeadSigner
 from adapter.stores.database import Database
 from adapter.stores.transaction import Operation, Transaction
 
@@ -60,10 +62,20 @@ class Writer:
 
     Args:
         database: Where to write. Opened, and its schema prepared, in the writer's thread.
+        sign: Signs the heads of the chains that a transaction moves.
+        outlet: Told of the audit events of each transaction once it is committed.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        sign: HeadSigner | None = None,
+        outlet: Outlet | None = None,
+    ) -> None:
         self._database = database
+        self._sign = sign
+        self._outlet = outlet
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -161,7 +173,9 @@ class Writer:
         connection = self._connection
         assert connection is not None  # noqa: S101 - begin made it
         try:
-            tx = Transaction(self._cursor, self._database.sql, careful=careful, now=now)
+            tx = Transaction(
+                self._cursor, self._database.sql, careful=careful, now=now, sign=self._sign
+            )
             results = [job.operation(tx, now) for job in batch]
             tx.flush(now)
         except BaseException:
@@ -174,6 +188,8 @@ class Writer:
             raise _Unconfirmed from error
         for job, result in zip(batch, results, strict=True):
             job.result = result
+        if self._outlet is not None and (committed := tx.chains.committed()) is not None:
+            self._outlet.put(committed)
 
     def _begin(self, batch: Sequence[_Job]) -> int:
         locks = [name for job in batch for name in job.locks]

@@ -47,6 +47,13 @@ async def test_two_people_must_approve() -> None:
 async def test_the_same_person_counts_once() -> None:
     async with wired(TWO) as kit:
         with pytest.raises(InvalidAnswer):
+            await kit.run(CALL, FIRST, ANN, replace(ANN, reason="and again"))
+        assert kit.runs == []
+
+
+async def test_the_same_answer_again_is_no_second_vote() -> None:
+    async with wired(TWO) as kit:
+        with pytest.raises(Paused):
             await kit.run(CALL, FIRST, ANN, ANN)
         assert kit.runs == []
 

@@ -12,7 +12,16 @@ down_revision = None
 branch_labels = None
 depends_on = None
 
-_TABLES = ("audit_heads", "audit_events", "rate_marks", "counters", "votes", "calls", "meta")
+_TABLES = (
+    "audit_anchors",
+    "audit_heads",
+    "audit_events",
+    "rate_marks",
+    "counters",
+    "votes",
+    "calls",
+    "meta",
+)
 
 
 def _text(name: str, *, nullable: bool = False, primary_key: bool = False) -> sa.Column[Any]:
@@ -124,6 +133,18 @@ def _create_audit(schema: str | None) -> None:
         _text("run_id"),
         _big("run_seq"),
         _big("count"),
+        _text("kid", nullable=True),
+        _text("signature", nullable=True),
+        schema=schema,
+    )
+    op.create_table(
+        "audit_anchors",
+        _text("thread_id", primary_key=True),
+        _big("seq"),
+        _text("hash"),
+        _big("removed"),
+        _big("at"),
+        _text("by"),
         _text("kid", nullable=True),
         _text("signature", nullable=True),
         schema=schema,
