@@ -40,6 +40,7 @@ _CURES: Final[Mapping[str, str]] = {
     "ADAPTER_ON_INVALID": "set it to ask or raise",
     "ADAPTER_SQLITE_SYNC": "set it to NORMAL or FULL",
     "ADAPTER_ALLOW_ANONYMOUS": "set it to 1 or 0",
+    "ADAPTER_AUDIT_OTEL": "set it to off, on or arguments",
     "ADAPTER_ON_EXCEEDED": "set it to refuse, end or ask",
     "ADAPTER_TOOL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
     "ADAPTER_MODEL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
@@ -77,6 +78,9 @@ class AdapterSettings(BaseSettings):
         model_rate: Model calls, likewise.
         reserve_tokens: Held back for a model call whose model names no ``max_tokens``.
         on_exceeded: What a spent budget does.
+        audit_file: Where audit events are also appended, as JSON lines.
+        audit_otel: Whether they are also spans; ``arguments`` shows the masked arguments there.
+        retention: Days that `adapter audit prune` keeps events and recorded outcomes.
         api_variant: The platform's own name for the server we run in, empty outside.
         api_url: The platform's own address of that server, empty when it gives none.
     """
@@ -124,6 +128,9 @@ class AdapterSettings(BaseSettings):
     model_rate: str | None = None
     reserve_tokens: int = Field(default=1024, ge=1, le=10_000_000)
     on_exceeded: Literal["refuse", "end", "ask"] = "end"
+    audit_file: Path | None = None
+    audit_otel: Literal["off", "on", "arguments"] = "off"
+    retention: float | None = Field(default=None, gt=0, le=36_500, allow_inf_nan=False)
     api_variant: str = Field(default="", validation_alias="LANGSMITH_LANGGRAPH_API_VARIANT")
     api_url: str = Field(default="", validation_alias="LANGGRAPH_API_URL")
 

@@ -24,6 +24,7 @@ from adapter.core.errors import InvalidAnswer, ToolUsageError
 from adapter.core.executor import Executor
 from adapter.core.invoke import Fence
 from adapter.core.keys import KeyRing
+from adapter.core.masking import ResultMask
 from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.spec import ArgumentSchema, Registry, ToolSpec
 from adapter.core.store import CallRow, Store
@@ -231,6 +232,14 @@ class ScriptedInvocation:
     def replay(self, recorded: JsonValue) -> Any:
         """Return a recorded result as it is."""
         return recorded
+
+    def share(self, recorded: JsonValue) -> Any | None:
+        """Return a recorded result as it is."""
+        return recorded
+
+    def masked(self, result: Any, mask: ResultMask) -> Any:
+        """Return the result masked."""
+        return mask.value(result)
 
     def responded(self, text: str) -> Any:
         """Return the reviewer's words as the result."""

@@ -15,10 +15,12 @@ from langchain.agents import create_agent
 from langchain_core.language_models import BaseChatModel
 
 from adapter import Budgets, ConfigurationError, Executor
+from adapter.core.sinks import AuditSink
 from adapter.keyfile import KeyFileSource, load_or_create
 from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
-from adapter.pricefile import load_prices
 from adapter.langgraph.bridge import run_sync
+from adapter.pricefile import load_prices
+from adapter.sinks import JsonlSink, OtelSink, SinkFanout
 from adapter.stores import SqlStore, open_store
 from agent.context import Context
 from agent.database import AcmeDatabase
@@ -28,7 +30,7 @@ from agent.prompts import SYSTEM_PROMPT
 from agent.settings import AgentSettings
 from agent.tools import build_tools
 
-__all__ = ["Parts", "build_agent", "build_parts", "keys_for"]
+__all__ = ["Parts", "build_agent", "build_parts", "build_store", "keys_for"]
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +71,31 @@ def _say_created(path: Path) -> None:
     _log.warning("made a new key file: %s (keep it secret; reviewers on this machine use it)", path)
 
 
+def build_store(settings: AgentSettings, keys: KeyFileSource) -> SqlStore:
+    """Open the store, with signed audit heads and the sinks that the settings name.
+
+    Raises:
+        ConfigurationError: No audit key, or a sink that cannot be written.
+    """
+    keys.current().require("audit")
+    sinks: list[AuditSink] = []
+    file: JsonlSink | None = None
+    if settings.audit_file is not None:
+        file = JsonlSink(settings.audit_file)
+        sinks.append(file)
+    if settings.audit_otel != "off":
+        sinks.append(OtelSink(arguments=settings.audit_otel == "arguments"))
+    store = open_store(
+        settings.database_uri,
+        sqlite_sync=settings.sqlite_sync,
+        head_signer=lambda message: keys.current().sign("audit", message),
+        outlet=SinkFanout(sinks) if sinks else None,
+    )
+    if file is not None:
+        file.backlog = store.backlog  # what the file misses is read from there
+    return store
+
+
 def build_parts(settings: AgentSettings) -> Parts:
     """Wire the governed layer.
 
@@ -78,11 +105,12 @@ def build_parts(settings: AgentSettings) -> Parts:
     database = AcmeDatabase(settings.database)
     tools = build_tools(database, delay_ms=settings.tool_delay_ms)
     registry = registry_of(tools, SPECS)
-    store = open_store(settings.database_uri, sqlite_sync=settings.sqlite_sync)
+    keys = keys_for(settings)
+    store = build_store(settings, keys)
     # Now, and not at the first call: a database that cannot be used stops the start.
     run_sync(store.prepare())
     approval = LangGraphApproval(
-        keys_for(settings), on_invalid=settings.on_invalid, reviewer=settings.reviewer
+        keys, on_invalid=settings.on_invalid, reviewer=settings.reviewer
     )
     executor = Executor(
         registry,

@@ -174,7 +174,7 @@ async def test_a06_a_resume_map_smuggled_in_the_config_is_judged_as_an_answer(
 
 @pytest.mark.anyio
 async def test_a04_an_edit_of_the_hosts_review_forged_in_the_state(rooms: Rooms) -> None:
-    """Where LangChain's own review is installed its edits are in the state, for clients to write."""
+    """LangChain's own review keeps its edits in the state, where a client may write them."""
     review = HumanInTheLoopMiddleware(interrupt_on={"note": True})
     room = rooms.paying(after=[review])
     await room.say()

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import EmptyInputError
 from langgraph.types import Command
 from tests.support.room import Text, open_questions
 from tests.support.script import Script, ai, call
@@ -59,9 +60,13 @@ class Saver(AsyncSqliteSaver):
     """A checkpointer that says what it has saved."""
 
     reached: Callable[[str], None] = staticmethod(lambda point: None)
+    hold = False
+    """Leave the checkpoint after the model's message unsaved, as a slow disk may."""
 
     @override
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
+        if self.hold and metadata["step"] >= 1:
+            await asyncio.Event().wait()
         made = await super().aput(config, checkpoint, metadata, new_versions)
         messages = checkpoint["channel_values"].get("messages", [])
         if any(isinstance(message, ToolMessage) for message in messages):
@@ -84,6 +89,8 @@ class Saver(AsyncSqliteSaver):
                 self.reached("answer saved")
             elif channel == "messages" and any(isinstance(one, ToolMessage) for one in value):
                 self.reached("result saved")
+            elif channel == "messages" and any(isinstance(one, AIMessage) for one in value):
+                self.reached("message saved")
 
 
 class Worker:
@@ -100,6 +107,8 @@ class Worker:
         pause: float = 0.0,
         thread: str = "thread-1",
         saver: str = "graph.db",
+        durability: str | None = None,
+        hold: bool = False,
     ) -> None:
         self.folder = Path(folder)
         self.kind = kind
@@ -107,6 +116,8 @@ class Worker:
         self.file = str(self.folder / saver)
         self.crash = CrashAt(crash)
         self.pause = pause
+        self.durability = durability
+        self.hold = hold
         self.real = open_store(uri)
         self.store = FaultyStore.around(self.real, self.crash)
         self.approval = LangGraphApproval(KEYS, on_invalid="ask")
@@ -124,6 +135,8 @@ class Worker:
     async def _effect(self, text: str) -> str:
         context = current_context()
         assert context is not None
+        while self.hold and "message saved" not in self.crash.reached:
+            await asyncio.sleep(0.005)
         self.crash("before effect")
         line = json.dumps({"tool": self.kind, "key": context.idempotency_key, "pid": os.getpid()})
         with (self.folder / "effects.jsonl").open("a") as file:
@@ -136,10 +149,17 @@ class Worker:
     def config(self) -> RunnableConfig:
         return {"configurable": {"thread_id": self.thread}}
 
-    def graph(self, saver: Saver, *lines: Any) -> Any:
+    def model(self, messages: list[BaseMessage]) -> AIMessage:
+        """Propose the call once, as a model would that is asked again after a crash."""
+        if any(isinstance(message, AIMessage) for message in messages):
+            return ai(text="done")
+        return ai(call(self.kind, "c1", text="x"))
+
+    def graph(self, saver: Saver) -> Any:
         saver.reached = self.crash
+        saver.hold = self.hold
         return create_agent(
-            Script.of(*lines),
+            Script.of(self.model, self.model),
             [self.tool],
             middleware=[AdapterMiddleware(self.executor)],
             checkpointer=saver,
@@ -148,12 +168,17 @@ class Worker:
     async def say(self) -> list[Any]:
         """The first run: the model calls the tool. Returns the open questions, answered."""
         async with Saver.from_conn_string(self.file) as saver:
-            graph = self.graph(saver, ai(call(self.kind, "c1", text="x")))
-            await graph.ainvoke({"messages": [HumanMessage("go")]}, self.config)
+            graph = self.graph(saver)
+            await graph.ainvoke(
+                {"messages": [HumanMessage("go")]}, self.config, durability=self.durability
+            )
             return await self._answers(graph)
 
     async def go_on(self, answer: Any = None, run_id: str | None = None) -> str:
-        """A later run. Returns ``done``, ``paused`` or the code of the error it ended with."""
+        """A later run. Returns ``done``, ``paused`` or the code of the error it ended with.
+
+        A thread that was killed before its first checkpoint has nothing to go on with.
+        """
         given = None if answer is None else Command(resume=answer)
         config = self.config
         if run_id is not None:
@@ -162,9 +187,11 @@ class Worker:
         async with Saver.from_conn_string(self.file) as saver:
             graph = self.graph(saver)
             try:
-                await graph.ainvoke(given, config)
+                await graph.ainvoke(given, config, durability=self.durability)
             except AdapterError as error:
                 return error.code
+            except EmptyInputError:
+                return "nothing"
             return "paused" if await self._answers(graph) else "done"
 
     async def _answers(self, graph: Any) -> list[Any]:
@@ -230,9 +257,7 @@ def resolve(verdict: str, text: str = "", **named: Any) -> Any:
 
     async def work() -> Any:
         worker = Worker(**named)
-        operator = Operator(
-            journal=replace(worker.executor.journal, store=worker.real), keys=KEYS
-        )
+        operator = Operator(journal=replace(worker.executor.journal, store=worker.real), keys=KEYS)
         (row,) = [one for one in await operator.doubtful(1000) if one.thread_id == worker.thread]
         said: Any = verdict
         resolution = Resolution(verdict=said, by="olga")
@@ -267,7 +292,7 @@ def recover(answer: Any = None, seconds: float = 20.0, **named: Any) -> Any:
                         ends.append(end)
                     end = await worker.go_on(given)
                 ends.append(end)
-                if end in ("done", "in_doubt"):
+                if end in ("done", "in_doubt", "nothing"):
                     break
                 # A used answer: go on without one. A question: answer it.
                 open_now = (await worker.seen())["answers"]

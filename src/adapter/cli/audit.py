@@ -1,14 +1,16 @@
-"""`adapter audit`: show the audit trail, and verify its chains.
+"""`adapter audit`: show, verify, export and prune the audit trail.
 
-Reads the store at ADAPTER_DATABASE_URI directly; never writes an event.
+Works on the store at ADAPTER_DATABASE_URI directly. Only `prune` writes to it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,13 +19,13 @@ import typer
 from adapter.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from adapter.cli.trail import Trail, Verdict
     from adapter.core.store import StoredEvent
 
 __all__ = ["audit"]
 
 audit = typer.Typer(
-    no_args_is_help=True, help="Show and verify the audit trail in ADAPTER_DATABASE_URI."
+    no_args_is_help=True,
+    help="Show, verify, export and prune the audit trail in ADAPTER_DATABASE_URI.",
 )
 
 _nap = asyncio.sleep
@@ -51,31 +53,82 @@ def tail(
 
 
 @audit.command()
-def verify(thread: Thread = None) -> None:
-    """Check every link of each thread's hash chain, and the chain against its head.
+def verify(
+    thread: Thread = None,
+    jsonl: Annotated[
+        Path | None,
+        typer.Option("--jsonl", help="Also this audit file or export; else ADAPTER_AUDIT_FILE."),
+    ] = None,
+    no_store: Annotated[
+        bool, typer.Option("--no-store", help="The file alone; needs no database.")
+    ] = False,
+    state: Annotated[
+        bool | None,
+        typer.Option(
+            "--state/--no-state",
+            help="Compare with the heads in the threads' state on the server at ADAPTER_URL; "
+            "by default where that is set.",
+        ),
+    ] = None,
+) -> None:
+    """Check every link of each thread's chain, and the chain against every head there is.
 
-    Finds edited, reordered, dropped, doubled and cut-off events. Heads are not signed: whoever can
-    rewrite the whole chain and its head is not found out.
+    Finds edited, reordered, dropped, doubled and cut-off events, and heads that are missing, not
+    signed, or signed with another key. Exit status 1 on any fault.
     """
-    verdicts = asyncio.run(_verify(thread))
-    bad = [verdict for verdict in verdicts if verdict.faults]
-    if thread is not None and not verdicts[0].count and not bad:
-        raise ConfigurationError(
-            f"The store has no event of thread {thread}: check the id and ADAPTER_DATABASE_URI."
-        )
-    events = sum(verdict.count for verdict in verdicts)
-    faults = sum(len(verdict.faults) for verdict in bad)
-    size = f"{_plural(len(verdicts), 'thread')}, {_plural(events, 'event')}"
-    if bad:
-        typer.echo(f"FAILED: {size}, {_plural(faults, 'fault')} in {_plural(len(bad), 'thread')}")
+    from adapter.cli.verifying import check
+
+    if not asyncio.run(check(thread, jsonl, store=not no_store, state=state)):
         raise typer.Exit(1)
-    typer.echo(f"verified: {size}, no fault")
+
+
+@audit.command()
+def export(
+    thread: Thread = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Leave out what is older: 2026-11-01[T12:00Z].")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="A new file; else standard output.")
+    ] = None,
+) -> None:
+    """Write the chains as JSON lines that `verify --jsonl FILE --no-store` can check anywhere."""
+    moment = None if since is None else _moment(since, "--since")
+    count = asyncio.run(_export(thread, moment, out))
+    typer.echo(f"{_plural(count, 'event')} exported", err=True)
+
+
+@audit.command()
+def prune(
+    before: Annotated[
+        str | None, typer.Option("--before", help="What is older than this: 2026-11-01.")
+    ] = None,
+    keep: Annotated[
+        float | None,
+        typer.Option("--keep", min=0, help="Days to keep; else ADAPTER_RETENTION."),
+    ] = None,
+    thread: Thread = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+) -> None:
+    """Remove old events and recorded outcomes; what is left can still be verified.
+
+    A chain that is faulty is left alone, as are turns with calls that are open or in doubt.
+    """
+    from adapter.cli.pruning import run
+
+    if before is not None and keep is not None:
+        raise ConfigurationError("Give --before or --keep, not both.")
+    moment = None if before is None else _moment(before, "--before")
+    if not asyncio.run(run(moment, keep, thread, dry_run=dry_run)):
+        raise typer.Exit(1)
 
 
 async def _tail(thread: str | None, count: int, *, follow: bool, as_json: bool) -> None:
+    from adapter.cli.opening import server_store
     from adapter.cli.trail import last_events, new_events
+    from adapter.settings import AdapterSettings
 
-    async with _store() as trail:
+    async with server_store(AdapterSettings.load()) as trail:
         seen = {head.thread_id: head.seq for head in await trail.heads(thread)}
         found = await last_events(trail, thread, count)
         found.sort(key=lambda event: (_body(event).get("at") or 0, event.thread_id, event.seq))
@@ -88,31 +141,29 @@ async def _tail(thread: str | None, count: int, *, follow: bool, as_json: bool) 
             _print([event async for event in new_events(trail, thread, seen)], as_json=as_json)
 
 
-async def _verify(thread: str | None) -> list[Verdict]:
-    from adapter.cli.trail import verify_thread
+async def _export(thread: str | None, since: int | None, out: Path | None) -> int:
+    from adapter.cli.auditfile import export_thread, written
+    from adapter.cli.opening import server_store
+    from adapter.cli.trail import all_threads
+    from adapter.settings import AdapterSettings
 
-    verdicts = []
-    async with _store() as trail:
-        threads = [thread] if thread else [head.thread_id for head in await trail.heads()]
-        for thread_id in threads:
-            verdict = await verify_thread(trail, thread_id)
-            verdicts.append(verdict)
-            _print_verdict(verdict)
-    return verdicts
+    async with server_store(AdapterSettings.load()) as trail:
+        threads = [thread] if thread else await all_threads(trail, {})
+        with written(out, sys.stdout.buffer) as file:
+            return sum([await export_thread(trail, name, since, file) for name in threads])
 
 
-def _print_verdict(verdict: Verdict) -> None:
-    from adapter.cli.show import visible
-
-    name = visible(verdict.thread_id)
-    if not verdict.faults:
-        if verdict.head is not None:
-            head = f"head {verdict.head.hash[:16]}…"
-            typer.echo(f"{name}  ok: {_plural(verdict.count, 'event')}, {head}")
-        return
-    typer.echo(f"{name}  FAILED: {_plural(len(verdict.faults), 'fault')}")
-    for fault in verdict.faults:
-        typer.echo(f"  {fault.kind}: {fault.message}")
+def _moment(text: str, option: str) -> int:
+    """Return a date and time as milliseconds since the epoch; without an offset it is UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{option} takes a date such as 2026-11-01 or 2026-11-01T12:00Z."
+        ) from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=UTC)
+    return round(found.timestamp() * 1000)
 
 
 def _print(events: Iterable[StoredEvent], *, as_json: bool) -> None:
@@ -134,33 +185,6 @@ def _body(event: StoredEvent) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         body = None
     return body if isinstance(body, dict) else {"kind": "unreadable"}
-
-
-@asynccontextmanager
-async def _store() -> AsyncIterator[Trail]:
-    from adapter.settings import AdapterSettings
-    from adapter.stores import open_store
-
-    settings = AdapterSettings.load()
-    _refuse_absent(settings.database_uri)
-    store = open_store(settings.database_uri, sqlite_sync=settings.sqlite_sync)
-    try:
-        yield store
-    finally:
-        await store.aclose()
-
-
-def _refuse_absent(uri: str) -> None:
-    """Refuse a SQLite file that does not exist: opening it would make an empty, innocent one."""
-    scheme, separator, path = uri.partition(":///")
-    path = path.partition("?")[0]
-    if scheme.startswith("sqlite") and separator and path and not path.startswith("file:"):
-        file = Path(path)
-        if not file.exists():
-            raise ConfigurationError(
-                f"There is no database at {file} (ADAPTER_DATABASE_URI): run this where the server "
-                "runs, or set ADAPTER_DATABASE_URI or ADAPTER_DATA_DIR to the server's."
-            )
 
 
 def _plural(count: int, word: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,27 +11,53 @@ from typing import TYPE_CHECKING
 from adapter.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from adapter.core.keys import KeyRing
     from adapter.settings import AdapterSettings
     from adapter.stores import SqlStore
 
-__all__ = ["server_store"]
+__all__ = ["audit_keys", "server_store"]
 
 
 @asynccontextmanager
 async def server_store(settings: AdapterSettings) -> AsyncIterator[SqlStore]:
     """Open the store that the settings name, and close it.
 
+    Events written through it move signed heads, for which it needs the key file.
+
     Raises:
-        ConfigurationError: There is no such database file.
+        ConfigurationError: There is no such database file, or a key file that cannot be used.
     """
     from adapter.stores import open_store
 
     _refuse_absent(settings.database_uri)
-    store = open_store(settings.database_uri, sqlite_sync=settings.sqlite_sync)
+    keys = await asyncio.to_thread(audit_keys, settings)
+
+    def sign(message: bytes) -> Mapping[str, str]:
+        if keys is None:
+            raise ConfigurationError(
+                f"This writes to the audit trail, whose heads are signed, and there is no key file "
+                f"at {settings.key_file} (ADAPTER_KEY_FILE): set it to the server's."
+            )
+        return keys.sign("audit", message)
+
+    store = open_store(settings.database_uri, sqlite_sync=settings.sqlite_sync, head_signer=sign)
     try:
         yield store
     finally:
         await store.aclose()
+
+
+def audit_keys(settings: AdapterSettings) -> KeyRing | None:
+    """Return the ring of the server's key file; None where there is none. Blocks.
+
+    Raises:
+        ConfigurationError: It was named and is not there, or cannot be used.
+    """
+    from adapter.keyfile import load_keys
+
+    if not settings.key_file_given and not settings.key_file.exists():
+        return None
+    return load_keys(settings.key_file)
 
 
 def _refuse_absent(uri: str) -> None:

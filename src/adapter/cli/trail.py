@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from adapter.core.audit_faults import Fault
+from adapter.core.audit_faults import Fault, Witness
+from adapter.core.audit_heads import judged_anchor, judged_head
 from adapter.core.audit_verify import ChainVerifier
-from adapter.core.store import StoredEvent, ThreadHead
+from adapter.core.store import Anchor, StoredEvent, ThreadHead
 
-__all__ = ["Trail", "Verdict", "last_events", "new_events", "verify_thread"]
+if TYPE_CHECKING:
+    from adapter.core.keys import KeyRing
 
-PAGE = 1_000
+__all__ = ["Trail", "Verdict", "all_threads", "last_events", "new_events", "verify_thread"]
+
+PAGE = 2_000
 """Events read at a time."""
+
+Witnesses = Mapping[str, Sequence[Witness]]
 
 
 class Trail(Protocol):
@@ -29,6 +35,14 @@ class Trail(Protocol):
         """Return the newest link of every thread, or of one."""
         ...
 
+    async def threads(self) -> Sequence[str]:
+        """Return every thread that has a link."""
+        ...
+
+    async def anchors(self, thread_id: str | None = None) -> Sequence[Anchor]:
+        """Return where the pruned chains begin."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -37,37 +51,82 @@ class Verdict:
     Attributes:
         count: Events read.
         head: The head they were compared with.
+        anchor: Where the chain begins if it was pruned.
     """
 
     thread_id: str
     count: int
     head: ThreadHead | None
     faults: tuple[Fault, ...]
+    anchor: Anchor | None = None
 
 
-async def verify_thread(trail: Trail, thread_id: str) -> Verdict:
-    """Verify one thread's chain while it may still grow.
+async def all_threads(trail: Trail, witnesses: Witnesses) -> list[str]:
+    """Return every thread that has links, a head, an anchor, or a head kept elsewhere."""
+    heads, anchors = await trail.heads(), await trail.anchors()
+    named = {one.thread_id for one in heads} | {one.thread_id for one in anchors}
+    return sorted({*named, *await trail.threads(), *witnesses})
+
+
+async def verify_thread(
+    trail: Trail,
+    thread_id: str,
+    *,
+    keys: KeyRing | None = None,
+    witnesses: Sequence[Witness] = (),
+) -> Verdict:
+    """Verify one thread's chain while it may still grow, or be pruned.
 
     Args:
         trail: The store.
         thread_id: The thread.
+        keys: The ring whose audit keys sign heads; None leaves signatures unchecked.
+        witnesses: Heads of this thread that were kept elsewhere, read before.
     """
-    verifier = ChainVerifier(thread_id)
-    faults: list[Fault] = []
-    cursor = 0
     while True:
-        # The head first: links written after it was read are then simply read again below.
-        heads = await trail.heads(thread_id)
+        anchors = await trail.anchors(thread_id)
+        anchor = anchors[0] if anchors else None
+        verdict = await _verify(trail, thread_id, anchor, keys, witnesses)
+        if not verdict.faults or await trail.anchors(thread_id) == anchors:
+            return verdict
+
+
+async def _verify(
+    trail: Trail,
+    thread_id: str,
+    anchor: Anchor | None,
+    keys: KeyRing | None,
+    witnesses: Sequence[Witness],
+) -> Verdict:
+    verifier = ChainVerifier(thread_id, anchor=anchor, witnesses=witnesses)
+    faults: list[Fault] = []
+    # Not from the anchor on: links that were pruned and are there again would go unseen.
+    cursor = 0
+    heads: Sequence[ThreadHead] | None = None
+    while True:
         page = await trail.events(thread_id, after=cursor, limit=PAGE)
         if not page:
-            head = heads[0] if heads else None
-            faults += verifier.finish(head)
-            return Verdict(
-                thread_id=thread_id, count=verifier.count, head=head, faults=tuple(faults)
-            )
+            if heads is not None:
+                break
+            # The head, then once more the end: what was written meanwhile is read before judging.
+            heads = await trail.heads(thread_id)
+            continue
+        heads = None
         for event in page:
-            faults += verifier.add(event)
+            if found := verifier.add(event):
+                faults += found
         cursor = page[-1].seq
+    head = heads[0] if heads else None
+    faults += verifier.finish(head)
+    if keys is not None:
+        judged = (
+            None if anchor is None else judged_anchor(anchor, keys),
+            None if head is None else judged_head(head, keys),
+        )
+        faults += [fault for fault in judged if fault is not None]
+    return Verdict(
+        thread_id=thread_id, count=verifier.count, head=head, faults=tuple(faults), anchor=anchor
+    )
 
 
 async def last_events(trail: Trail, thread_id: str | None, count: int) -> list[StoredEvent]:

@@ -67,7 +67,7 @@ class ChainVerifier:
             start = f',"id":"{event.event_id}","kind":"{event.kind}","run_id":"'.encode(
                 errors="surrogatepass"
             )
-            # Only plain text follows the run in a canonical body, so the last place is the real one.
+            # Only plain text follows in a canonical body, so the last place is the real one.
             at = line.rfind(start)
             cut = line.find(self._ending, at)
             run = line[at + len(start) : cut]
@@ -129,10 +129,13 @@ class ChainVerifier:
                 if seq > self.last:
                     text = f"{witness.source} names link {seq}, which is missing at the end."
                     faults.append(Fault(seq=seq, kind="truncated", message=text))
-                elif self._anchor is not None and seq == self._anchor.seq:
-                    if witness.hash != self._anchor.hash:
-                        text = f"{witness.source} names another link {seq} than the anchor does."
-                        faults.append(Fault(seq=seq, kind="edited", message=text))
+                elif (
+                    self._anchor is not None
+                    and seq == self._anchor.seq
+                    and witness.hash != self._anchor.hash
+                ):
+                    text = f"{witness.source} names another link {seq} than the anchor does."
+                    faults.append(Fault(seq=seq, kind="edited", message=text))
         return faults
 
     def _judge(self, event: StoredEvent) -> list[Fault]:

@@ -16,6 +16,7 @@ from adapter.core.approvals import Answer, ApprovalPort
 from adapter.core.asking import Asker
 from adapter.core.audit import Auditor, Subject
 from adapter.core.budgets import Budgets
+from adapter.core.cache import ResultCache
 from adapter.core.deciding import Decider
 from adapter.core.errors import (
     ApprovalExpired,
@@ -28,9 +29,10 @@ from adapter.core.ids import new_id
 from adapter.core.invoke import Invocation
 from adapter.core.journal import Journal, identify
 from adapter.core.past import OPEN, Past, executed_before
-from adapter.core.policy import Policy, decide
+from adapter.core.policy import Ghost, Policy, decide
 from adapter.core.questions import QuestionBuilder
 from adapter.core.raises import Raises
+from adapter.core.ruling import MISSING, Ruling, check_ledger
 from adapter.core.running import Runner
 from adapter.core.sealing import Sealer
 from adapter.core.spec import ApprovalRule, Registry
@@ -66,6 +68,9 @@ class Executor:
         self_approval: bool = False,
         before_tool: Sequence[Hook] = (),
         after_tool: Sequence[Hook] = (),
+        ghost: Ghost = "refuse",
+        cache: ResultCache | None = None,
+        closed: bool = True,
         clock: Callable[[], int] = _now,
         ids: Callable[[], str] = new_id,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -85,15 +90,24 @@ class Executor:
             self_approval: Whether the authenticated requester of a call may approve it.
             before_tool: Awaited before the claim; a failure keeps the answer.
             after_tool: Awaited after the outcome is recorded.
+            ghost: What happens to undeclared arguments where the policy does not say.
+            cache: Results of tools with a ``cache_ttl``; one of its own when None.
+            closed: The policy is for these tools only; False lets it name others.
             clock: Milliseconds since the epoch.
             ids: Source of unique text.
             sleep: How to wait between attempts.
 
         Raises:
-            ConfigurationError: An approval rule without a port or without signing keys.
+            ConfigurationError: An approval rule without a port or without signing keys, or a
+                policy that names no tool or has no durable ledger.
         """
+        check_ledger(policy, store, asks=approval is not None)
         self.registry = registry
         self.store = store
+        ruled = registry
+        if policy is not None:
+            policy.check(registry, closed=closed)
+            ruled = policy.over(registry)
         self.budgets = budgets or Budgets()
         self.policy = policy
         self.port = approval
@@ -112,13 +126,22 @@ class Executor:
         self._asker: Asker | None = None
         self._past = Past(journal=self.journal, port=approval, clock=clock)
         self._decider = Decider(journal=self.journal)
+        self._ruling = Ruling(
+            policy=policy,
+            registry=ruled,
+            budgets=self.budgets,
+            journal=self.journal,
+            past=self._past,
+            strip=((policy and policy.ghost) or ghost) == "strip",
+            cache=cache or ResultCache(clock=clock),
+        )
         if approval is not None:
             approval.keys.require("seal", "digest", "state")
             self._asker = Asker(
-                registry=registry,
+                registry=ruled,
                 journal=self.journal,
                 port=approval,
-                words=QuestionBuilder(registry=registry, port=approval, policy=policy, clock=clock),
+                words=QuestionBuilder(registry=ruled, port=approval, policy=policy, clock=clock),
                 audience=audience,
                 ttl=approval_ttl,
                 self_approval=self_approval,
@@ -145,7 +168,17 @@ class Executor:
 
     def admit(self, batch: Batch) -> Admission:
         """Check a whole batch: with any structural fault, no call of it runs."""
-        return admit(batch, self.registry)
+        return admit(batch, self.registry, strip=self._ruling.strip)
+
+    def shown(self, tool: str, result: Any, masked: Callable[[Any, Any], Any]) -> Any:
+        """Return what may be seen of a tool's result, where a front end has it from the journal.
+
+        Args:
+            tool: The tool's name.
+            result: The host's result.
+            masked: How the host applies a ResultMask to it.
+        """
+        return self._ruling.shown(tool, result, masked)
 
     async def refuse(
         self, calls: Mapping[str, ModelVisibleError], names: Mapping[str, str], ctx: CallContext
@@ -200,6 +233,10 @@ class Executor:
             StoreUnavailable: Nothing ran, or the outcome could not be recorded.
         """
         work = await self._work(call, ctx, invocation, arguments)
+        self._ruling.stripped(work)
+        return self._ruling.shown(work.spec.name, await self._run(work), invocation.masked)
+
+    async def _run(self, work: Work) -> Any:
         try:
             gate = decide(work.spec, work.arguments, self.policy)
         except PolicyDenied as error:
@@ -208,24 +245,31 @@ class Executor:
                 return await self._past.earlier(work, row)
             await self._past.refused(work, error)
             raise
+        if self.port is None:
+            if gate.rule is not None:
+                await self._ruling.approved(work, gate.rule)
+            return await self._free(work, gated=gate.rule is not None)
         if gate.rule is not None:
             return await self._gated(work, gate.rule)
-        if self.port is None:
-            return await self._free(work)
         token = self.port.enter()
         try:
             return await self._free(work)
         finally:
             self.port.leave(token)
 
-    async def _free(self, work: Work) -> Any:
-        """Run a call that needs nobody's approval."""
-        charges = self.budgets.tool_call(work.ctx, work.spec, work.identity.key)
+    async def _free(self, work: Work, *, gated: bool = False) -> Any:
+        """Run a call that needs nobody's approval, or has it already."""
+        charges = self._ruling.charges(work)
         if work.spec.effects.read_only:
+            known = MISSING if gated else self._ruling.cached(work)
+            if known is not MISSING:
+                return known
             await self._before(work)
             spent, result = await self._runner.read(work, charges)
             if spent is not None:
                 await self._past.spent(work, spent)
+            if not gated:
+                self._ruling.keep(work, result)
             await self._after(work)
             return result
         await self._before(work)
@@ -285,7 +329,7 @@ class Executor:
             )
             raise ConfigurationError(msg)
         async with self.port.turn():
-            charges = self.budgets.tool_call(work.ctx, work.spec, work.identity.key)
+            charges = self._ruling.charges(work)
             try:
                 row = await self._asker.open(work, rule, charges)
                 if row.status is CallStatus.SUSPENDED:
@@ -327,7 +371,7 @@ class Executor:
             work.ctx,
             work.subject,
             arguments=arguments,
-            charges=self.budgets.tool_call(work.ctx, work.spec, work.identity.key),
+            charges=self._ruling.charges(work),
             repeatable=work.spec.effects.repeatable,
             **fields,
         )

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from adapter.core.canonical import digest
 from adapter.core.errors import ToolTimeout, ToolUsageError
+from adapter.core.masking import ResultMask
 from adapter.core.types import JsonObject, JsonValue
 
 __all__ = ["Fence", "Invocation", "held", "timed"]
@@ -92,6 +93,14 @@ class Invocation(Protocol):
 
     def replay(self, recorded: JsonValue) -> Any:
         """Return the host's result from its recorded form."""
+        ...
+
+    def share(self, recorded: JsonValue) -> Any | None:
+        """Return another call's recorded result as this call's own; None if it is no other's."""
+        ...
+
+    def masked(self, result: Any, mask: ResultMask) -> Any:
+        """Return the host's result with a mask over what the model and the thread see of it."""
         ...
 
     def responded(self, text: str) -> Any:

@@ -273,6 +273,13 @@ def unusable(row: CallRow, now: int) -> AdapterError:
             "its effect, then fork the thread or write the result with update_state."
         )
         return CallInDoubt(msg)
+    if row.status.settled and row.outcome is None:
+        msg = (
+            "This call was decided and its outcome recorded, and retention has removed that "
+            "record since; the call does not run again. Write the result with update_state, or "
+            "go on with a new message."
+        )
+        return ApprovalAlreadyDecided(msg)
     msg = (
         "This approval was used before or the request is closed; the call does not run again. "
         "Continue the thread without input to go on with the recorded outcome."

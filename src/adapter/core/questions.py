@@ -107,7 +107,7 @@ class QuestionBuilder:
         """Judge edited arguments as strictly as the model's, and by the policy for them."""
         valid = self.registry.schemas[work.spec.name].validate(edited)
         decision = decide(work.spec, valid, self.policy)
-        if decision.rule is not None and decision.rule.quorum > rule.quorum:
-            msg = "The edited arguments need more reviewers than have signed."
+        if decision.rule is not None and not decision.rule.admits(rule):
+            msg = "The edited arguments need other or more reviewers than those asked."
             raise PolicyDenied(msg)
         return valid

@@ -5,14 +5,21 @@ A typing error in a rule must never remove a gate, so every rule is checked when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.types import JsonObject
 
-__all__ = ["DECISION_KINDS", "ApprovalRule", "Condition", "DecisionKind", "NamedCondition"]
+__all__ = [
+    "DECISION_KINDS",
+    "ApprovalRule",
+    "Condition",
+    "DecisionKind",
+    "NamedCondition",
+    "combined",
+]
 
 DecisionKind = Literal["approve", "edit", "reject", "respond"]
 DECISION_KINDS: tuple[DecisionKind, ...] = ("approve", "edit", "reject", "respond")
@@ -131,3 +138,44 @@ class ApprovalRule:
             "quorum": self.quorum,
             "roles": sorted(self.roles),
         }
+
+    def admits(self, reviewed: ApprovalRule) -> bool:
+        """Tell whether reviewers and votes under another rule would do under this one."""
+        return (
+            reviewed.quorum >= self.quorum
+            and "edit" in self.allowed
+            and (not self.roles or bool(reviewed.roles and {*reviewed.roles} <= {*self.roles}))
+        )
+
+
+def combined(rules: Sequence[ApprovalRule]) -> ApprovalRule | None:
+    """Return one rule as strict as all of these together.
+
+    Args:
+        rules: At least one.
+
+    Returns:
+        The rule: the most votes, the shortest time, roles and decisions all of them accept. None
+        if no role or no decision is accepted by all.
+    """
+    first, *others = rules
+    if not others:
+        return first
+    allowed = tuple(kind for kind in first.allowed if all(kind in one.allowed for one in others))
+    roles = first.roles
+    for rule in others:
+        if roles and rule.roles:
+            roles = tuple(role for role in roles if role in rule.roles)
+            if not roles:
+                return None
+        roles = roles or rule.roles
+    if not allowed:
+        return None
+    return ApprovalRule(
+        name=" + ".join(dict.fromkeys(rule.name for rule in rules)),
+        reason=" ".join(dict.fromkeys(rule.reason for rule in rules if rule.reason)),
+        allowed=allowed,
+        ttl=min((rule.ttl for rule in rules if rule.ttl is not None), default=None),
+        quorum=max(rule.quorum for rule in rules),
+        roles=roles,
+    )

@@ -6,7 +6,8 @@ because a typing error must never remove a gate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -108,6 +109,8 @@ class ToolSpec:
         limits: Limits of this tool alone.
         version: Raise it when the tool's meaning changes.
         once_per_run: A second call with the same arguments in a run gets the first result.
+        cache_ttl: Seconds a result may be given again to the same user (without authentication:
+            the same thread) for the same arguments; read-only tools only. None keeps nothing.
     """
 
     name: str
@@ -119,6 +122,7 @@ class ToolSpec:
     limits: Limits = Limits()
     version: str = "1"
     once_per_run: bool = False
+    cache_ttl: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse contradictions."""
@@ -138,6 +142,14 @@ class ToolSpec:
             raise ConfigurationError(msg)
         if self.effects.read_only and self.effects.destructive:
             msg = f"ToolSpec {self.name!r} cannot be read_only and destructive at once."
+            raise ConfigurationError(msg)
+        if self.cache_ttl is not None and not (
+            self.effects.read_only and 0 < self.cache_ttl < float("inf")
+        ):
+            msg = (
+                f"ToolSpec {self.name!r}: cache_ttl is for read_only tools, a positive number of "
+                "seconds."
+            )
             raise ConfigurationError(msg)
         if self.retries.max_attempts > 1 and not self.effects.repeatable:
             msg = (
@@ -213,6 +225,19 @@ class Registry:
     def digests(self, name: str) -> tuple[str, str]:
         """Return the policy digest and the schema digest of a tool."""
         return self._digests[name]
+
+    def under(self, rules: Callable[[str], JsonObject]) -> Registry:
+        """Return the same tools with policy digests that cover further rules.
+
+        Args:
+            rules: JSON form of the rules that concern a tool; empty if none does.
+        """
+        made = copy(self)
+        made._digests = {  # noqa: SLF001 - a copy of this class
+            name: (digest("policies/v1", [own, facts]) if (facts := rules(name)) else own, schema)
+            for name, (own, schema) in self._digests.items()
+        }
+        return made
 
 
 def _check_names(spec: ToolSpec, schema: JsonObject) -> None:

@@ -18,7 +18,7 @@ from adapter.core.errors import ModelVisibleError, ToolArgsInvalid, UnknownTool
 from adapter.core.spec import Registry
 from adapter.core.types import JsonObject, ToolCall
 
-__all__ = ["Admission", "Batch", "PydanticSchema", "admit"]
+__all__ = ["Admission", "Batch", "PydanticSchema", "admit", "ghosts"]
 
 _SKIPPED = (
     "Not executed: another tool call in this message was invalid, so none of them ran. "
@@ -124,12 +124,25 @@ class Admission:
         return not self.faults
 
 
-def admit(batch: Batch, registry: Registry) -> Admission:
+def ghosts(arguments: JsonObject, schema: JsonObject) -> list[str]:
+    """Return the names of arguments that a tool does not declare, in the order they came.
+
+    Args:
+        arguments: As the model wrote them.
+        schema: JSON schema of the tool's arguments; one that takes any further ones has no ghosts.
+    """
+    if schema.get("additionalProperties") not in (None, False):
+        return []
+    return [name for name in arguments if name not in schema.get("properties", {})]
+
+
+def admit(batch: Batch, registry: Registry, *, strip: bool = False) -> Admission:
     """Check a whole batch against the registry: a pure function of the batch.
 
     Args:
         batch: The calls of one AI message.
         registry: Every tool there is.
+        strip: Leave out top-level arguments a tool does not declare, instead of refusing them.
 
     Returns:
         Canonical arguments for all, or one error for each distinct call id.
@@ -149,7 +162,7 @@ def admit(batch: Batch, registry: Registry) -> Admission:
             )
             continue
         try:
-            good[call.id] = _arguments(call, registry)
+            good[call.id] = _arguments(call, registry, strip=strip)
         except ModelVisibleError as error:
             bad[call.id] = error
     if not bad:
@@ -159,7 +172,7 @@ def admit(batch: Batch, registry: Registry) -> Admission:
     return Admission(faults=faults, culprits=frozenset(bad))
 
 
-def _arguments(call: ToolCall, registry: Registry) -> JsonObject:
+def _arguments(call: ToolCall, registry: Registry, *, strip: bool) -> JsonObject:
     if registry.get(call.name) is None:
         offered = ", ".join(registry.names) or "none"
         msg = f"There is no tool named {_shown(call.name)}. Tools are: {offered}."
@@ -167,7 +180,13 @@ def _arguments(call: ToolCall, registry: Registry) -> JsonObject:
     if not isinstance(call.arguments, dict):
         msg = "The arguments must be one JSON object."
         raise ToolArgsInvalid(msg)
-    return registry.schemas[call.name].validate(call.arguments)
+    schema = registry.schemas[call.name]
+    arguments = call.arguments
+    if strip:
+        checked_json(arguments)  # also what is left out is part of the call's key
+        extra = set(ghosts(arguments, schema.json_schema))
+        arguments = {name: value for name, value in arguments.items() if name not in extra}
+    return schema.validate(arguments)
 
 
 def _shown(name: object) -> str:

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError, ToolUsageError
 from adapter.core.invoke import Fence
+from adapter.core.masking import ResultMask
 from adapter.core.spec import Registry, ToolSpec
 from adapter.core.types import JsonObject, JsonValue
 from adapter.core.validation import PydanticSchema
@@ -208,6 +209,14 @@ class ToolInvocation:
     def replay(self, recorded: JsonValue) -> Any:
         """Return the message or command again."""
         return results.from_record(recorded)
+
+    def share(self, recorded: JsonValue) -> Any | None:
+        """Return another call's message under this call's id; a Command is its own call's only."""
+        return results.for_call(results.from_record(recorded), self._id)
+
+    def masked(self, result: Any, mask: ResultMask) -> Any:
+        """Return the messages masked; a Command as it is."""
+        return results.masked(result, mask)
 
     def responded(self, text: str) -> Any:
         """Return the reviewer's text as the tool's result."""

@@ -18,6 +18,8 @@ from langchain_core.messages import (
 )
 from langchain_core.messages import ToolCall as ToolCallDict
 
+from adapter.core.canonical import checked_json
+from adapter.core.errors import ToolArgsInvalid
 from adapter.core.types import ToolCall
 from adapter.core.validation import Batch
 
@@ -25,6 +27,7 @@ __all__ = [
     "Unanswered",
     "answered_ids",
     "batch_of",
+    "checkpointable",
     "in_order",
     "last_ai",
     "messages_of",
@@ -194,6 +197,28 @@ def with_ids(message: AIMessage) -> AIMessage:
     if not changed:
         return message
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": bad})
+
+
+def checkpointable(message: AIMessage) -> AIMessage:
+    """Return a refused message whose arguments a checkpoint can hold.
+
+    An integer beyond 64 bits, say, would end the run before the model reads the refusal. Such
+    arguments never run, and become empty.
+    """
+    calls = [
+        call if _is_json(call["args"]) else {**call, "args": {}} for call in message.tool_calls
+    ]
+    if calls == message.tool_calls:
+        return message
+    return message.model_copy(update={"tool_calls": calls})
+
+
+def _is_json(value: object) -> bool:
+    try:
+        checked_json(value)
+    except ToolArgsInvalid:
+        return False
+    return True
 
 
 def batch_of(message: AIMessage, answered: set[str]) -> Batch:

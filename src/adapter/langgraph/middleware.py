@@ -46,6 +46,7 @@ class AdapterState(AgentState[Any]):
     """What clients may read of the adapter's work; never read back by the adapter."""
 
     audit_log: NotRequired[Annotated[list[dict[str, Any]], OmitFromInput]]
+    audit_head: NotRequired[Annotated[dict[str, Any], OmitFromInput]]
     total_tool_calls: NotRequired[Annotated[int, OmitFromInput]]
     turn_id: NotRequired[Annotated[str, OmitFromInput]]
 

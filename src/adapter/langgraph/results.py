@@ -17,12 +17,15 @@ from langgraph.types import Command
 
 from adapter.core.canonical import canonical_bytes, strict_loads
 from adapter.core.errors import AdapterError, ToolUsageError
+from adapter.core.masking import ResultMask
 
 __all__ = [
     "belongs",
     "error_message",
+    "for_call",
     "from_record",
     "is_error",
+    "masked",
     "result_messages",
     "stated_record",
     "text_message",
@@ -183,3 +186,49 @@ def _command(made: dict[str, Any]) -> Command[Any]:
 def result_messages(record: Any) -> list[ToolMessage]:
     """Return the ToolMessages a record holds, for repairing a history."""
     return list(_tool_messages(from_record(record)))
+
+
+def for_call(result: Any, call_id: str) -> ToolMessage | None:
+    """Return a message as another call's result; None for what is no single good message."""
+    if not isinstance(result, ToolMessage) or result.status == "error":
+        return None
+    return result.model_copy(update={"tool_call_id": call_id, "id": None})
+
+
+def masked(result: Any, mask: ResultMask) -> Any:
+    """Return a tool's result with its contents and artifacts masked.
+
+    Args:
+        result: ToolMessage, Command, or a list of these. A Command is returned as it is: what it
+            writes into the state is the tool's own business, its messages included.
+        mask: What to hide. An artifact that is no JSON cannot be searched, so it is dropped.
+    """
+    if isinstance(result, list):
+        return [masked(item, mask) for item in result]
+    if not isinstance(result, ToolMessage):
+        return result
+    content: Any = result.content
+    if isinstance(content, str):
+        content = mask.text(content)
+    else:
+        content = [_masked_block(block, mask) for block in content]
+    return result.model_copy(
+        update={"content": content, "artifact": _masked_artifact(result.artifact, mask)}
+    )
+
+
+def _masked_block(block: Any, mask: ResultMask) -> Any:
+    if isinstance(block, str):
+        return mask.text(block)
+    made = mask.value(block)
+    if isinstance(block.get("text"), str):
+        made["text"] = mask.text(block["text"])
+    return made
+
+
+def _masked_artifact(artifact: Any, mask: ResultMask) -> Any:
+    try:
+        canonical_bytes(artifact)
+    except (TypeError, ValueError, UnicodeEncodeError):
+        return None
+    return mask.text(artifact) if isinstance(artifact, str) else mask.value(artifact)

@@ -34,6 +34,10 @@ UNKNOWN = (
     "The outcome of this call is unknown: it was started and may have had its effect. Do not "
     "repeat it; tell the user."
 )
+REMOVED = (
+    "This call was decided long ago, and the record of its outcome was removed since. Do not "
+    "repeat it; tell the user."
+)
 NOT_EXECUTED = "Not executed: the conversation went on before this call ran."
 
 _RANK = {
@@ -111,11 +115,20 @@ class ModelTurn:
 
     def _shown(self, ctx: CallContext, turn: Turn) -> dict[str, Any]:
         total = turn.used.get(self.executor.budgets.thread_total(ctx), 0)
-        return {
+        shown = {
             "audit_log": [_entry(event) for event in turn.recent],
             "total_tool_calls": total,
             "turn_id": ctx.place.turn_id,
         }
+        if turn.head is not None:
+            # Kept where whoever writes the store's database may not reach: `adapter audit verify`.
+            head = turn.head
+            shown["audit_head"] = {
+                "thread_id": head.thread_id,
+                "seq": head.seq,
+                "hash": head.hash,
+            }
+        return shown
 
     async def _mended(self, request: ModelRequest[Any]) -> tuple[list[BaseMessage], bool]:
         """Give every call that was left without a result one, from the journal if it has it."""
@@ -137,7 +150,8 @@ class ModelTurn:
             await self._overtake(mine, ctx)
             best = min(mine, key=lambda row: _RANK.get(row.status, 9), default=None)
             recorded = None if best is None else self.executor.journal.outcome(best)
-            made.append(_outcome(best, recorded, call_id, name))
+            found = _outcome(best, recorded, call_id, name)
+            made.append(self.executor.shown(name, found, results.masked))
         return made
 
     async def _overtake(self, rows: Sequence[CallRow], ctx: CallContext) -> None:
@@ -180,6 +194,7 @@ class ModelTurn:
             faults = {call.id: spent for call in batch.calls}
         if not faults:
             return made
+        made[index] = history.checkpointable(message)
         names = {call.id: call.name for call in batch.calls} | dict(batch.unparsable)
         await self.executor.refuse(faults, names, ctx)
         made.extend(_errors(faults, names))
@@ -233,10 +248,11 @@ def _outcome(row: CallRow | None, recorded: Any, call_id: str, name: str) -> Too
             if message.tool_call_id == call_id:
                 return message
     doubtful = (CallStatus.CLAIMED, CallStatus.SUSPENDED, CallStatus.IN_DOUBT)
-    unknown = row is not None and row.status in doubtful
+    removed = row is not None and row.status.settled
+    unknown = removed or (row is not None and row.status in doubtful)
     error = {
         "kind": "CallInDoubt" if unknown else "NotExecuted",
-        "message": UNKNOWN if unknown else NOT_EXECUTED,
+        "message": REMOVED if removed else UNKNOWN if unknown else NOT_EXECUTED,
     }
     return ToolMessage(
         json.dumps({"error": error}), tool_call_id=call_id, name=name, status="error"

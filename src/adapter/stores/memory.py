@@ -20,7 +20,12 @@ class MemoryStore(SqlStore):
         clock: Milliseconds since the epoch; by default this process's.
         head_signer: Signs the audit chains' heads.
         outlet: Told of audit events once they are committed; closed with the store.
+
+    Attributes:
+        durable: False: a policy that escalates to people refuses such a ledger.
     """
+
+    durable = False
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from sqlalchemy.exc import ArgumentError
 from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError
+from adapter.core.sinks import Outlet
 from adapter.core.store import (
     CallRow,
     Charge,
@@ -29,7 +30,6 @@ from adapter.core.store import (
     Turn,
     Vote,
 )
-from adapter.core.sinks import Outlet
 from adapter.stores import desk, reads
 from adapter.stores.chains import HeadSigner
 from adapter.stores.charges import charge_turn

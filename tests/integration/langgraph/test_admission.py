@@ -25,6 +25,7 @@ NOTE = call("note", "n1", text="x")
         (call("send_money", "b", to="bob", amount=None), "ToolArgsInvalid"),
         (call("send_money", "b", to="bob", amount=float("nan")), "ToolArgsInvalid"),
         (call("send_money", "b", to="bob", amount=2**60), "ToolArgsInvalid"),
+        (call("send_money", "b", to="bob", amount=2**70), "ToolArgsInvalid"),
         (call("send_money", "b", to="bob"), "ToolArgsInvalid"),
         (call("send_money", "b", to="bob", amount=1, force=True), "ToolArgsInvalid"),
         (call("look", "b", text="\ud800"), "ToolArgsInvalid"),

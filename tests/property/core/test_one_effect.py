@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.core.kit import ALL, flaky, used
+from typing_extensions import override
 
 from adapter.core.audit_verify import verify_chain
 from adapter.core.decisions import ApprovalDecision
@@ -161,6 +162,7 @@ class OneEffect(RuleBasedStateMachine):
             if call_id == "pay":
                 assert arguments["card"] == "4000"
 
+    @override
     def teardown(self) -> None:
         self.loop.run(self.finish())
 
@@ -173,7 +175,7 @@ class OneEffect(RuleBasedStateMachine):
         assert verify_chain(links, head) == []
 
 
-class TestOneEffect(OneEffect.TestCase):
+class TestOneEffect(OneEffect.TestCase):  # type: ignore[misc, valid-type]
     """One loop and one store for all threads: opening a store costs more than a whole example."""
 
     settings = settings(max_examples=40, stateful_step_count=15, deadline=None)

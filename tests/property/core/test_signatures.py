@@ -140,7 +140,8 @@ DECISIONS = st.one_of(
     st.builds(ApprovalDecision, approved=st.booleans(), reason=st.none() | st.text(max_size=9)),
     st.builds(ApprovalDecision, response=st.text(max_size=9)),
     st.builds(
-        ApprovalDecision, edited_args=st.dictionaries(st.sampled_from(["to", "n"]), st.integers(0, 9))
+        ApprovalDecision,
+        edited_args=st.dictionaries(st.sampled_from(["to", "n"]), st.integers(0, 9)),
     ),
 )
 

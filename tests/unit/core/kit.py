@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
 
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import StoreUnavailable
@@ -104,6 +105,7 @@ class Mischief(ScriptedInvocation):
     bypass: bool = False
     swallow: bool = False
 
+    @override
     async def invoke(self, arguments: JsonObject, fence: Fence | None) -> Any:
         result: Any = None
         for _ in range(self.times):

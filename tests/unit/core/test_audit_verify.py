@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from adapter.core.audit_verify import ChainVerifier, Fault, verify_chain
+from adapter.core.audit_faults import Fault, Witness
+from adapter.core.audit_verify import ChainVerifier, verify_chain
 from adapter.core.chain import GENESIS, link, link_hash
-from adapter.core.store import StoredEvent, ThreadHead
+from adapter.core.store import Anchor, StoredEvent, ThreadHead
 
 
 def event(seq: int, prev: str, *, thread: str = "t1", run_seq: int | None = None) -> StoredEvent:
@@ -183,5 +184,155 @@ def test_the_verifier_is_fed_link_by_link() -> None:
 def test_messages_name_the_link_and_no_content() -> None:
     (fault,) = verify_chain([*WHOLE[:2], edited(WHOLE[2], rehash=False), *WHOLE[3:]], HEAD)
     assert fault == Fault(
-        seq=3, kind="edited", message="link 3: it is not what its hash was made of."
+        seq=3,
+        kind="edited",
+        message="link 3: it is not what its hash was made of.",
+        event_id="e3",
     )
+
+
+def full(
+    seq: int, prev: str, *, run: str = "r1", run_seq: int | None = None, name: str = ""
+) -> StoredEvent:
+    """An event of the form that the auditor makes."""
+    body = {
+        "arguments_digest": "d",
+        "at": seq,
+        "call_id": "c",
+        "data": {},
+        "id": name or f"e{seq}",
+        "kind": "started",
+        "run_id": run,
+        "thread_id": "t1",
+        "tool": "x",
+        "turn_id": "u",
+        "user": None,
+        "v": 1,
+    }
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
+    line, made = link(body=text, prev=prev, seq=seq, run_seq=run_seq or seq)
+    return StoredEvent(
+        thread_id="t1", seq=seq, event_id=name or f"e{seq}", kind="started", line=line, hash=made
+    )
+
+
+def runs(*places: tuple[str, int]) -> list[StoredEvent]:
+    """A chain whose links have these runs and numbers within them."""
+    made: list[StoredEvent] = []
+    for seq, (run, run_seq) in enumerate(places, 1):
+        prev = made[-1].hash if made else GENESIS
+        made.append(full(seq, prev, run=run, run_seq=run_seq))
+    return made
+
+
+FULL = runs(("r1", 1), ("r1", 2), ("r2", 1), ("r\"3", 1), ("r1", 3), ("r2", 2))
+
+
+def test_the_runs_of_a_whole_chain_are_counted() -> None:
+    assert verify_chain(FULL, head_of(FULL)) == []
+
+
+@pytest.mark.parametrize(
+    ("places", "seq"),
+    [
+        ([("r1", 2)], 1),
+        ([("r1", 1), ("r1", 3)], 2),
+        ([("r1", 1), ("r1", 1)], 2),
+        ([("r1", 1), ("r2", 2)], 2),
+    ],
+)
+def test_a_link_that_does_not_follow_in_its_run_is_found(
+    places: list[tuple[str, int]], seq: int
+) -> None:
+    made = runs(*places)
+    assert faults(made, head_of(made)) == [(seq, "run")]
+
+
+def test_after_a_gap_a_run_may_have_gone_on() -> None:
+    assert faults([FULL[0], *FULL[2:]], head_of(FULL)) == [(2, "dropped")]
+    made = [FULL[0], full(3, FULL[1].hash, run_seq=1)]
+    assert faults(made, head_of(made)) == [(3, "run"), (2, "dropped")]
+
+
+@pytest.mark.parametrize(("column", "value"), [("event_id", "other"), ("kind", "other")])
+def test_a_column_beside_the_line_that_was_changed_is_found(column: str, value: str) -> None:
+    made = [FULL[0], replace(FULL[1], **{column: value}), *FULL[2:]]
+    assert faults(made, head_of(FULL)) == [(2, "edited")]
+
+
+def test_a_fault_says_which_event() -> None:
+    made = [FULL[0], edited(FULL[1], rehash=False), *FULL[2:]]
+    assert [fault.event_id for fault in verify_chain(made, head_of(FULL))] == ["e2"]
+
+
+def test_a_running_count_that_is_not_the_heads_is_found() -> None:
+    head = replace(head_of(FULL), count=6)
+    assert faults(FULL, head) == []
+    assert faults(FULL, replace(head, count=5)) == [(6, "count")]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b'{"run_id":"r","thread_id":"t2"}'])
+def test_a_body_that_is_no_event_is_judged_by_what_it_says(body: bytes) -> None:
+    line, made = link(body=body, prev=GENESIS, seq=1, run_seq=1)
+    one = StoredEvent(thread_id="t1", seq=1, event_id="e", kind="k", line=line, hash=made)
+    expected = [(1, "foreign")] if b"t2" in body else []
+    assert faults([one], head_of([one])) == expected
+
+
+def anchor(at: StoredEvent, **changes: object) -> Anchor:
+    facts = {"thread_id": "t1", "seq": at.seq, "hash": at.hash, "removed": at.seq}
+    return Anchor(**(facts | {"at": 1, "by": "ops"} | changes))  # type: ignore[arg-type]
+
+
+class TestPruned:
+    def test_a_chain_goes_on_at_its_anchor(self) -> None:
+        assert verify_chain(FULL[3:], head_of(FULL), anchor(FULL[2])) == []
+
+    def test_a_chain_pruned_to_its_end_has_its_anchor_as_head(self) -> None:
+        assert verify_chain([], head_of(FULL), anchor(FULL[5])) == []
+
+    def test_links_missing_after_the_anchor_are_found(self) -> None:
+        found = verify_chain(FULL[4:], head_of(FULL), anchor(FULL[2]))
+        assert [(fault.seq, fault.kind) for fault in found] == [(4, "dropped")]
+
+    def test_a_link_that_continues_another_than_the_anchor_is_found(self) -> None:
+        found = verify_chain(FULL[3:], head_of(FULL), anchor(FULL[2], hash="ab" * 32))
+        assert [(fault.seq, fault.kind) for fault in found] == [(3, "edited")]
+
+    def test_a_pruned_link_that_is_there_again_is_found(self) -> None:
+        found = verify_chain(FULL[2:], head_of(FULL), anchor(FULL[2]))
+        assert [(fault.seq, fault.kind) for fault in found] == [(3, "doubled")]
+        assert "pruned" in found[0].message
+
+    def test_a_run_goes_on_from_where_it_was_pruned(self) -> None:
+        made = [full(4, FULL[2].hash, run="r9", run_seq=7)]
+        made.append(full(5, made[0].hash, run="r9", run_seq=9))
+        assert [(f.seq, f.kind) for f in verify_chain(made, head_of(made), anchor(FULL[2]))] == [
+            (5, "run")
+        ]
+
+
+class TestWitnesses:
+    def verified(self, events: list[StoredEvent], *seen: Witness, **more: Anchor) -> list[str]:
+        verifier = ChainVerifier("t1", witnesses=seen, **more)
+        found = [fault for event in events for fault in verifier.add(event)]
+        return [f"{one.seq} {one.kind}" for one in found + verifier.finish(head_of(events))]
+
+    def witness(self, at: StoredEvent, **changes: str) -> Witness:
+        return replace(Witness(seq=at.seq, hash=at.hash, source="the file"), **changes)
+
+    def test_heads_that_agree_are_no_fault(self) -> None:
+        assert self.verified(FULL, self.witness(FULL[1]), self.witness(FULL[5])) == []
+
+    def test_a_chain_that_was_rewritten_is_found(self) -> None:
+        assert self.verified(FULL, self.witness(FULL[1], hash="0" * 64)) == ["2 edited"]
+
+    def test_a_chain_cut_off_with_its_head_is_found(self) -> None:
+        assert self.verified(FULL[:4], self.witness(FULL[5])) == ["6 truncated"]
+
+    def test_a_pruned_link_is_compared_with_the_anchor(self) -> None:
+        cut = anchor(FULL[2])
+        rest = FULL[3:]
+        assert self.verified(rest, self.witness(FULL[2]), anchor=cut) == []
+        assert self.verified(rest, self.witness(FULL[2], hash="1" * 64), anchor=cut) == ["3 edited"]
+        assert self.verified(rest, self.witness(FULL[0], hash="1" * 64), anchor=cut) == []

@@ -19,6 +19,7 @@ from tests.unit.core.kit import (
     tool,
     used,
 )
+from typing_extensions import override
 
 from adapter.core.budgets import Budgets
 from adapter.core.errors import (
@@ -65,6 +66,7 @@ async def test_a_bad_call_is_refused_audited_and_free(call: Any, made: type[Adap
 
 async def test_an_executor_that_admits_everything_still_runs_no_unknown_tool() -> None:
     class Careless(Executor):
+        @override
         def admit(self, batch: Batch) -> Admission:
             return Admission(arguments={call.id: call.arguments for call in batch.calls})
 

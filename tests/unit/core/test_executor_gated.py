@@ -14,6 +14,7 @@ from tests.unit.core.kit import (
     NO,
     PAY,
     SEND,
+    WRITE,
     YES,
     events,
     flaky,
@@ -23,6 +24,7 @@ from tests.unit.core.kit import (
     used,
 )
 
+from adapter.core.budgets import Budgets
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import (
     AdapterError,
@@ -38,7 +40,6 @@ from adapter.core.errors import (
     StoreUnavailable,
     ToolError,
 )
-from adapter.core.budgets import Budgets
 from adapter.core.executor import Executor
 from adapter.core.keys import KeyRing
 from adapter.core.policy import Policy
@@ -480,6 +481,14 @@ async def test_a_gated_tool_needs_a_port() -> None:
             Executor(kit.registry, store=kit.store)
 
 
+async def test_a_budget_that_asks_for_raises_needs_a_port() -> None:
+    budgets = Budgets(on_exceeded="ask")
+    async with wired(WRITE, budgets=budgets) as kit:
+        assert kit.executor.raises is not None
+        with pytest.raises(ConfigurationError, match="needs an approval port"):
+            Executor(kit.registry, store=kit.store, budgets=budgets)
+
+
 async def test_an_executor_that_lost_its_port_fails_closed() -> None:
     async with wired(SEND) as kit:
         kit.executor.port = None
@@ -587,6 +596,6 @@ async def test_what_a_tool_says_to_the_model_comes_back_on_replay() -> None:
 
     async with wired(SEND) as kit:
         for answers in ([YES], []):
-            with pytest.raises(ToolError, match="^no such account$"):
+            with pytest.raises(ToolError, match=r"^no such account$"):
                 await kit.run(CALL, SECOND, *answers, body=body)
         assert len(kit.runs) == 1

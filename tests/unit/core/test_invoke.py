@@ -39,7 +39,7 @@ def test_only_a_renewed_fence_opens_again() -> None:
     fence.consume({"a": 1})
 
 
-class ReadTimeout(Exception):  # noqa: N818 - as an HTTP library calls it
+class ReadTimeout(Exception):
     pass
 
 

@@ -62,7 +62,7 @@ def test_a_keyed_digest_cannot_be_guessed_from_the_arguments() -> None:
 
 @pytest.mark.parametrize("made", [ToolError, PolicyDenied])
 def test_a_recorded_error_is_raised_as_it_was(made: type[AdapterError]) -> None:
-    with pytest.raises(made, match="^why$"):
+    with pytest.raises(made, match=r"^why$"):
         raise_recorded(error_outcome(made("why")))
 
 
@@ -98,3 +98,11 @@ async def test_a_row_that_cannot_run_says_why(
     until = None if lease is None else 1000 + lease
     error = unusable(replace(row, status=CallStatus(status), lease_until=until), 1000)
     assert type(error) is made
+
+
+@pytest.mark.anyio
+async def test_a_pruned_outcome_is_said_to_be_gone() -> None:
+    async with wired(WRITE) as kit:
+        await kit.run(make_call("write", to="b"))
+        row = replace(await row_of(kit), outcome=None)
+    assert "retention has removed" in unusable(row, 0).message

@@ -37,7 +37,7 @@ def test_an_argument_absent_or_not_comparable_asks(arguments: dict[str, Any]) ->
 @pytest.mark.parametrize("fields", [{"op": "like"}, {"argument": ""}])
 def test_an_unknown_operator_or_no_argument_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="A Condition needs"):
-        Condition(**({"argument": "n", "op": "eq", "value": 1} | fields))
+        Condition(**{"argument": "n", "op": "eq", "value": 1, **fields})
 
 
 def test_a_condition_is_described_as_json() -> None:
@@ -62,7 +62,7 @@ def test_a_named_condition_is_described_by_name_and_version() -> None:
 @pytest.mark.parametrize("fields", [{"name": ""}, {"version": ""}])
 def test_a_nameless_condition_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="a name and a version"):
-        NamedCondition(**({"name": "a", "version": "1", "test": bool} | fields))
+        NamedCondition(**{"name": "a", "version": "1", "test": bool, **fields})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.unit.core.kit import Payment, tool
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.rules import ApprovalRule, Condition, NamedCondition
-from adapter.core.spec import Registry, Retry, ToolSpec
+from adapter.core.spec import Limits, Registry, Retry, ToolSpec
 from adapter.core.types import Effects
 from adapter.core.validation import PydanticSchema
 
@@ -26,6 +26,17 @@ def spec(name: str = "send", **fields: Any) -> ToolSpec:
 def test_a_retry_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match="Retry needs"):
         Retry(**fields)
+
+
+@pytest.mark.parametrize("name", ["per_turn", "per_thread", "per_user"])
+@pytest.mark.parametrize("value", [-1, 1.5, True, "2"])
+def test_what_is_no_limit_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"Limits\.{name} must be a whole number"):
+        Limits(**{name: value})
+
+
+def test_a_limit_may_forbid_every_call() -> None:
+    assert Limits(per_turn=0).per_turn == 0
 
 
 @pytest.mark.parametrize(
@@ -115,7 +126,7 @@ def test_a_spec_without_a_tool_is_refused(schemas: dict[str, Any], shown: str) -
 )
 def test_a_misspelt_argument_never_removes_a_gate(fields: dict[str, Any]) -> None:
     made, schema = tool("pay", **fields)
-    with pytest.raises(ConfigurationError, match="crad.*It has: amount, card, to"):
+    with pytest.raises(ConfigurationError, match=r"crad.*It has: amount, card, to"):
         Registry([made], {"pay": schema})
 
 
