@@ -152,6 +152,10 @@ class ScriptedPort:
         """Return a context that orders nothing: runs overlap as a test lets them."""
         return nullcontext()
 
+    def has_answer(self) -> bool:
+        """Tell that nothing waits: a scripted answer comes when it is asked for."""
+        return False
+
     def position(self) -> tuple[int, str | None]:
         """Return how many calls were answered, and the next question's id."""
         return len(self._saved), f"question-{len(self._saved)}"
@@ -336,7 +340,7 @@ def wired(
         options: Further arguments of ``Executor``.
     """
     clock = clock or FrozenClock()
-    store = store or MemoryStore(clock=clock)
+    store = store or _TestStore(clock=clock)
     port = ScriptedPort(keys or KeyRing.random(), clock=clock)
     registry = Registry([spec for spec, _ in tools], {spec.name: schema for spec, schema in tools})
     numbers = count(1)
@@ -349,6 +353,12 @@ def wired(
     return Wired(
         executor=executor, registry=registry, store=store, port=port, clock=clock, options=usual
     )
+
+
+class _TestStore(MemoryStore):
+    """A ledger that lasts as long as the test, which is all that it has to."""
+
+    durable = True
 
 
 async def _no_wait(_seconds: float) -> None:

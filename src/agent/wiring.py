@@ -109,9 +109,7 @@ def build_parts(settings: AgentSettings) -> Parts:
     store = build_store(settings, keys)
     # Now, and not at the first call: a database that cannot be used stops the start.
     run_sync(store.prepare())
-    approval = LangGraphApproval(
-        keys, on_invalid=settings.on_invalid, reviewer=settings.reviewer
-    )
+    approval = LangGraphApproval(keys, on_invalid=settings.on_invalid, reviewer=settings.reviewer)
     executor = Executor(
         registry,
         store=store,

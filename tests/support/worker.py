@@ -159,7 +159,7 @@ class Worker:
         saver.reached = self.crash
         saver.hold = self.hold
         return create_agent(
-            Script.of(self.model, self.model),
+            Script.of(*[self.model] * 1_000),
             [self.tool],
             middleware=[AdapterMiddleware(self.executor)],
             checkpointer=saver,

@@ -132,7 +132,7 @@ async def run(before: int | None, keep: float | None, thread: str | None, *, dry
     from adapter.settings import AdapterSettings
 
     settings = AdapterSettings.load()
-    now = time.time_ns() // 1_000_000
+    now = _now()
     moment = _moment(settings, before, keep, now)
     keys = await asyncio.to_thread(audit_keys, settings)
     if keys is None:
@@ -167,6 +167,10 @@ def _moment(settings: AdapterSettings, before: int | None, keep: float | None, n
             "Say what to keep: --keep DAYS, --before DATE, or ADAPTER_RETENTION in days."
         )
     return now - round(days * DAY)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _who() -> str:

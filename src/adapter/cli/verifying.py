@@ -54,11 +54,13 @@ async def check(
     )
     sources = [signatures]
     filed = await _file(path, jsonl, keys, thread, sources)
+    if not store and thread is not None and not filed:
+        raise ConfigurationError(f"The file {path} has no event of thread {thread}.")
     stored: list[Verdict] = []
     if store:
         witnesses = _witnesses(filed, path)
         stored = await _store(settings, thread, keys, witnesses, state, sources, path)
-    whole = _report(stored, filed, path if filed else None, thread)
+    whole = _report(stored, filed, path)
     typer.echo("compared: " + "; ".join(sources))
     return whole
 
@@ -175,17 +177,13 @@ def _in_state(state: Any, thread_id: str) -> Witness | None:
     return Witness(seq=seq, hash=hash_, source=STATE)
 
 
-def _report(
-    stored: Sequence[Verdict], filed: Sequence[Verdict], path: Path | None, thread: str | None
-) -> bool:
+def _report(stored: Sequence[Verdict], filed: Sequence[Verdict], path: Path | None) -> bool:
     for verdict in stored:
         _print_verdict(verdict)
-    if path is not None:
+    if filed:
         typer.echo(f"file {path}:")
         for verdict in filed:
             _print_verdict(verdict)
-        if thread is not None and not filed:
-            typer.echo(f"  no line of thread {thread}")
     verdicts = [*stored, *filed]
     bad = [verdict for verdict in verdicts if verdict.faults]
     counted = stored or filed

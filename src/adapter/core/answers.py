@@ -112,6 +112,15 @@ class AnswerCheck:
                 return Answer(digest=seen, void=True)
             raise
 
+    def before(self, raw: JsonObject, seen: str) -> Answer:
+        """Return an answer the call's row used before, from the decision the row keeps.
+
+        Args:
+            raw: The decision.
+            seen: Digest of the signed value it came in.
+        """
+        return self._accepted({"decision": raw, "kid": ""}, seen, before=True)
+
     def _accepted(self, value: Any, seen: str, *, before: bool) -> Answer:
         if before:
             raw = dict(value["decision"])

@@ -83,6 +83,10 @@ class ApprovalPort(Protocol):
         """Return a context in which this task's gated calls go one at a time, in order."""
         ...
 
+    def has_answer(self) -> bool:
+        """Tell whether the next question has an answer waiting: then its row exists, likely."""
+        ...
+
     def position(self) -> tuple[int, str | None]:
         """Return how many questions this task asked before, and the next question's id."""
         ...

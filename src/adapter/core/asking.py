@@ -153,6 +153,13 @@ class Asker:
             BudgetExceeded: The call would be refused anyway.
         """
         policy_digest, schema_digest = self.registry.digests(work.spec.name)
+        if self.port.has_answer():
+            row = await self.journal.store.get(work.identity.key)
+            if row is not None and (row.policy_digest, row.schema_digest) == (
+                policy_digest,
+                schema_digest,
+            ):
+                return row
         position, interrupt_id = self.port.position()
         event = self.journal.audit.event(
             "requested",
@@ -177,6 +184,7 @@ class Asker:
                 request=self.words.request(work, rule),
                 ttl=self.ttl if rule.ttl is None else rule.ttl,
                 quorum_need=rule.quorum,
+                approval_id=self.journal.ids() if getattr(self.port, "deferred", False) else None,
             ),
             [event],
             peek,

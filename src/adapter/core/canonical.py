@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import cache
 from typing import Any
 
 import rfc8785
@@ -100,6 +101,7 @@ def digest(purpose: str, value: Any) -> str:
     return hashlib.sha256(domain(purpose) + body).hexdigest()
 
 
+@cache
 def domain(purpose: str) -> bytes:
     """Return the prefix that separates one purpose's bytes from every other's."""
     return _PREFIX + purpose.encode() + b"\x00"

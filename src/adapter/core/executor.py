@@ -15,6 +15,7 @@ from typing import Any
 from adapter.core.approvals import Answer, ApprovalPort
 from adapter.core.asking import Asker
 from adapter.core.audit import Auditor, Subject
+from adapter.core.batches import checked_concurrency, in_order
 from adapter.core.budgets import Budgets
 from adapter.core.cache import ResultCache
 from adapter.core.deciding import Decider
@@ -23,8 +24,10 @@ from adapter.core.errors import (
     ConfigurationError,
     ModelVisibleError,
     PolicyDenied,
+    ToolUsageError,
     UnknownTool,
 )
+from adapter.core.functions import Unjournaled, is_plain
 from adapter.core.ids import new_id
 from adapter.core.invoke import Invocation
 from adapter.core.journal import Journal, identify
@@ -34,9 +37,10 @@ from adapter.core.questions import QuestionBuilder
 from adapter.core.raises import Raises
 from adapter.core.ruling import MISSING, Ruling, check_ledger
 from adapter.core.running import Runner
+from adapter.core.scope import task_scope
 from adapter.core.sealing import Sealer
 from adapter.core.spec import ApprovalRule, Registry
-from adapter.core.store import Claimed, Store
+from adapter.core.store import CallRow, Claimed, Store
 from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
 from adapter.core.validation import Admission, Batch, admit
 from adapter.core.work import Work
@@ -207,17 +211,18 @@ class Executor:
     async def run(
         self,
         call: ToolCall,
-        ctx: CallContext,
-        invocation: Invocation,
+        ctx: CallContext | None = None,
+        invocation: Invocation | None = None,
         *,
         arguments: JsonObject | None = None,
     ) -> Any:
         """Take one call through every stage.
 
         Args:
-            call: As the model wrote it.
-            ctx: Where it stands.
-            invocation: How the front end runs the tool and keeps results.
+            call: As the model, or the program, wrote it.
+            ctx: Where it stands; None where the front end said so (inside ``one_use``).
+            invocation: How the front end runs the tool and keeps results; None runs the
+                registry's own implementation.
             arguments: Canonical arguments, when admission computed them already.
 
         Returns:
@@ -231,10 +236,87 @@ class Executor:
             CallInDoubt: Started before, outcome unknown.
             CallInProgress: Another worker's live claim.
             StoreUnavailable: Nothing ran, or the outcome could not be recorded.
+            ToolUsageError: No place for the call, or it could not be recognised after a pause.
         """
+        ctx = ctx or _here()
+        if invocation is None and self.registry.get(call.name) is not None:
+            invocation = self._implementation(call)
+            if not is_plain(call.arguments):
+                return await self._unjournaled(call, ctx, invocation)
         work = await self._work(call, ctx, invocation, arguments)
         self._ruling.stripped(work)
-        return self._ruling.shown(work.spec.name, await self._run(work), invocation.masked)
+        return self._ruling.shown(work.spec.name, await self._run(work), work.invocation.masked)
+
+    async def run_many(
+        self,
+        calls: Sequence[ToolCall],
+        ctx: CallContext | None = None,
+        *,
+        concurrency: int | None = None,
+    ) -> list[Any]:
+        """Run several calls by the registry's implementations; results in the calls' order.
+
+        Calls that a person must confirm go one at a time after the others.
+
+        Args:
+            calls: Each with an id of its own.
+            ctx: As for ``run``.
+            concurrency: How many of the others run at once; None for all.
+
+        Raises:
+            ToolUsageError: Two calls have one id.
+            AdapterError: As ``run`` raises; the first in order, once no other call still runs.
+        """
+        if len({call.id for call in calls}) != len(calls):
+            msg = "run_many: two calls have the same id; give each its own, the same on a re-run."
+            raise ToolUsageError(msg)
+        where = ctx or _here()
+        return await in_order(
+            calls,
+            confirms=self.confirms,
+            run=lambda call: self.run(call, where),
+            concurrency=checked_concurrency(concurrency),
+        )
+
+    def confirms(self, call: ToolCall) -> bool:
+        """Tell whether a person must decide about a call; a call that will be refused asks nobody."""
+        spec = self.registry.get(call.name)
+        arguments = self.admit(Batch(calls=(call,))).arguments.get(call.id)
+        if spec is None or arguments is None:
+            return False
+        try:
+            return decide(spec, arguments, self.policy).rule is not None
+        except PolicyDenied:
+            return False
+
+    def _implementation(self, call: ToolCall) -> Invocation:
+        made = self.registry.implementations.get(call.name)
+        if made is None:
+            msg = (
+                f"The registry has no implementation of {call.name}: make it with "
+                "registry_of(tools, specs), or give Registry(implementations=...)."
+            )
+            raise ConfigurationError(msg)
+        return made.invocation(call)  # type: ignore[no-any-return]
+
+    async def _unjournaled(self, call: ToolCall, ctx: CallContext, inner: Invocation) -> Any:
+        """Run a call whose arguments have no JSON form; it has a row, and no replay."""
+        spec, schema = self.registry.get(call.name), self.registry.schemas[call.name]
+        values = getattr(schema, "values", dict)(call.arguments)
+        if spec is not None and decide(spec, values, self.policy).rule is not None:
+            msg = (
+                f"{call.name} needs an approval, and its arguments are no JSON: nobody could sign "
+                "for them. Give JSON arguments (a path as text)."
+            )
+            raise ToolUsageError(msg)
+        blank: JsonObject = {"unjournaled": True}
+        work = await self._work(
+            replace(call, arguments=blank), ctx, Unjournaled(inner, values), blank
+        )
+        scope = task_scope.get()
+        if scope is not None:
+            scope.unjournaled.append(call.id)
+        return self._ruling.shown(call.name, await self._run(work), inner.masked)
 
     async def _run(self, work: Work) -> Any:
         try:
@@ -245,12 +327,13 @@ class Executor:
                 return await self._past.earlier(work, row)
             await self._past.refused(work, error)
             raise
-        if self.port is None:
-            if gate.rule is not None:
-                await self._ruling.approved(work, gate.rule)
-            return await self._free(work, gated=gate.rule is not None)
         if gate.rule is not None:
-            return await self._gated(work, gate.rule)
+            if self.port is not None or work.spec.approval is not None:
+                return await self._gated(work, gate.rule)
+            await self._ruling.approved(work, gate.rule)
+            return await self._free(work, gated=True)
+        if self.port is None:
+            return await self._free(work)
         token = self.port.enter()
         try:
             return await self._free(work)
@@ -260,7 +343,7 @@ class Executor:
     async def _free(self, work: Work, *, gated: bool = False) -> Any:
         """Run a call that needs nobody's approval, or has it already."""
         charges = self._ruling.charges(work)
-        if work.spec.effects.read_only:
+        if work.spec.effects.read_only and not _journaled(work):
             known = MISSING if gated else self._ruling.cached(work)
             if known is not MISSING:
                 return known
@@ -288,7 +371,7 @@ class Executor:
         self,
         call: ToolCall,
         ctx: CallContext,
-        invocation: Invocation,
+        invocation: Invocation | None,
         arguments: JsonObject | None,
     ) -> Work:
         spec = self.registry.get(call.name)
@@ -304,7 +387,7 @@ class Executor:
         except ModelVisibleError as error:
             await self.refuse({call.id: error}, {call.id: call.name}, ctx)
             raise
-        if spec is None:
+        if spec is None or invocation is None:
             raise UnknownTool(call.name)
         identity = identify(call, ctx, secret)
         ctx = replace(ctx, call_id=call.id, idempotency_key=identity.idempotency_key)
@@ -332,6 +415,7 @@ class Executor:
             charges = self._ruling.charges(work)
             try:
                 row = await self._asker.open(work, rule, charges)
+                await self._pausable(work, row)
                 if row.status is CallStatus.SUSPENDED:
                     # The tool's own question comes next: a used approval is no answer to it.
                     self.port.discard_used(row)
@@ -348,6 +432,23 @@ class Executor:
                     await self._past.refused(work, error)
                 raise
             return await self._answered(work, answer)
+
+    async def _pausable(self, work: Work, row: CallRow) -> None:
+        """Refuse to pause behind a call that would run again with the task.
+
+        Raises:
+            ToolUsageError: Before anybody is asked. The request is void, so a retry is refused.
+        """
+        scope = task_scope.get()
+        if scope is None or not scope.unjournaled or row.status is not CallStatus.REQUESTED:
+            return
+        await self.journal.close(work.ctx, work.subject, CallStatus.VOID, None)
+        msg = (
+            f"{work.spec.name} cannot pause here: call {scope.unjournaled[0]!r} ran before it with "
+            "arguments that cannot be journaled, and would run again after the pause. Give it JSON "
+            "arguments, or a node of its own."
+        )
+        raise ToolUsageError(msg)
 
     async def _answered(self, work: Work, answer: Answer) -> Any:
         if answer.approves:
@@ -395,3 +496,20 @@ class Executor:
     async def _after(self, work: Work) -> None:
         for hook in self._hooks[1]:
             await hook(work.call, work.ctx)
+
+
+def _here() -> CallContext:
+    scope = task_scope.get()
+    if scope is None or scope.context is None:
+        msg = (
+            "This call has no place: give executor.run(call, ctx) a context (bind_context() inside "
+            "a LangGraph node), or wrap the node with one_use."
+        )
+        raise ToolUsageError(msg)
+    return scope.context
+
+
+def _journaled(work: Work) -> bool:
+    """Tell whether even a read is recorded: what the node's code decides by it must not change."""
+    scope = task_scope.get()
+    return scope is not None and scope.journaled and not isinstance(work.invocation, Unjournaled)

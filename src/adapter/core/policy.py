@@ -198,7 +198,8 @@ class Policy:
 
         Args:
             registry: The tools there are.
-            closed: There are no others. Else only a name that looks misspelt is refused.
+            closed: There are no others. Else only a name that differs from a tool's in nothing
+                but case, ``-`` and ``_`` is refused.
 
         Raises:
             ConfigurationError: Names the key and the nearest tool, or the argument.
@@ -208,16 +209,15 @@ class Policy:
         for key, rule in self._rules:
             if key in known:
                 _check_condition(key, rule, registry.schemas[key].json_schema)
-        lower = {name.lower(): name for name in names}
+        plain = {_plain(name): name for name in names}
         for where in _TABLES:
             for key in getattr(self, where) or ():
                 if _WILD & set(key) or key in known:
                     continue
-                near = lower.get(key.lower()) or next(
-                    iter(get_close_matches(key, names, n=1, cutoff=0.85)), None
-                )
+                near = plain.get(_plain(key))
                 if near is None and not closed:
                     continue
+                near = near or next(iter(get_close_matches(key, names, n=1)), None)
                 hint = f" Did you mean {near!r}?" if near else ""
                 msg = (
                     f"Policy.{where} names {key!r}, and there is no such tool (names are exact, "
@@ -275,6 +275,10 @@ def decide(spec: ToolSpec, arguments: Mapping[str, Any], policy: Policy | None) 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _check_patterns(where: str, said: Any) -> None:

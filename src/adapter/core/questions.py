@@ -90,6 +90,8 @@ class QuestionBuilder:
                 "by": [vote.reviewer for vote in people.votes],
             },
         }
+        if row.approval_id is not None:
+            request["approval_id"] = row.approval_id
         check = AnswerCheck(
             keys=self.port.keys,
             binding=binding,

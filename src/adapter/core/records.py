@@ -301,6 +301,8 @@ class Settle:
 class Close:
     """The end of a question that does not lead to a run: denied, responded, expired or void.
 
+    A deferred port also keeps a question's decision with it: ``approved``, or still ``requested``.
+
     Only rows that are ``requested`` or ``approved`` change.
     """
 

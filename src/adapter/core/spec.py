@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from adapter.core.canonical import digest
 from adapter.core.errors import ConfigurationError
@@ -21,7 +21,7 @@ from adapter.core.rules import (
     DecisionKind,
     NamedCondition,
 )
-from adapter.core.types import Effects, JsonObject
+from adapter.core.types import Effects, JsonObject, ToolCall
 
 __all__ = [
     "DECISION_KINDS",
@@ -29,6 +29,7 @@ __all__ = [
     "ArgumentSchema",
     "Condition",
     "DecisionKind",
+    "Implementation",
     "Limits",
     "NamedCondition",
     "Registry",
@@ -95,6 +96,14 @@ class ArgumentSchema(Protocol):
         ...
 
 
+class Implementation(Protocol):
+    """What runs a tool where no front end brings its own way to it."""
+
+    def invocation(self, call: ToolCall) -> Any:
+        """Return one call's way to the tool, an ``adapter.core.invoke.Invocation``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """One tool and its rules.
@@ -111,6 +120,8 @@ class ToolSpec:
         once_per_run: A second call with the same arguments in a run gets the first result.
         cache_ttl: Seconds a result may be given again to the same user (without authentication:
             the same thread) for the same arguments; read-only tools only. None keeps nothing.
+        function: The tool itself, for front ends that are given a spec alone: a LangChain tool
+            or a function. Part of no digest.
     """
 
     name: str
@@ -123,6 +134,7 @@ class ToolSpec:
     version: str = "1"
     once_per_run: bool = False
     cache_ttl: float | None = None
+    function: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse contradictions."""
@@ -172,8 +184,18 @@ class Registry:
     Iterating yields the specs in the order given.
     """
 
-    def __init__(self, specs: Iterable[ToolSpec], schemas: Mapping[str, ArgumentSchema]) -> None:
+    def __init__(
+        self,
+        specs: Iterable[ToolSpec],
+        schemas: Mapping[str, ArgumentSchema],
+        implementations: Mapping[str, Implementation] | None = None,
+    ) -> None:
         """Match specs with schemas.
+
+        Args:
+            specs: One for each tool.
+            schemas: Argument schemas by name.
+            implementations: What runs a tool where no front end does, by name.
 
         Raises:
             ConfigurationError: A tool without a spec, a spec without a tool, a name twice, or a
@@ -182,6 +204,7 @@ class Registry:
         listed: Sequence[ToolSpec] = tuple(specs)
         self._specs = {spec.name: spec for spec in listed}
         self.schemas = dict(schemas)
+        self.implementations = dict(implementations or {})
         if len(self._specs) != len(listed):
             msg = "Two ToolSpecs have the same name; each tool has exactly one."
             raise ConfigurationError(msg)
@@ -192,7 +215,9 @@ class Registry:
                 "for each (in the template: src/agent/policies.py)."
             )
             raise ConfigurationError(msg)
-        unknown = sorted(self._specs.keys() - self.schemas.keys())
+        unknown = sorted(
+            (self._specs.keys() | self.implementations.keys()) - self.schemas.keys()
+        )
         if unknown:
             msg = (
                 f"These ToolSpecs name no tool: {', '.join(unknown)}. Tools are: "

@@ -36,7 +36,7 @@ class PydanticSchema:
             model: Model of the arguments the tool's caller fills in.
             json_schema: The schema shown to the model, if it differs from the model's own.
         """
-        self._model = model
+        self._model = self.model = model
         self.json_schema = _portable(json_schema or model.model_json_schema())
         self._open = bool(model.model_config.get("extra") == "allow") or any(
             "properties" in part and part.get("additionalProperties") is True
@@ -67,6 +67,20 @@ class PydanticSchema:
             or name in made.model_fields_set
             or fields[name].default_factory is None
         }
+
+    def values(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments that are no JSON, validated strictly as Python values.
+
+        Raises:
+            ToolArgsInvalid: Names each fault.
+        """
+        try:
+            made = self._model.model_validate(
+                dict(arguments), strict=True, extra=None if self._open else "forbid"
+            )
+        except ValidationError as error:
+            raise ToolArgsInvalid(self._explain(error)) from None
+        return dict(made)
 
     def _explain(self, error: ValidationError) -> str:
         faults = []

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from time import time_ns
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.types import Interrupt, interrupt
@@ -30,6 +30,7 @@ from adapter.core.approvals import (
 )
 from adapter.core.errors import ConfigurationError, InvalidAnswer, ToolUsageError
 from adapter.core.keys import KeyRing, KeySource
+from adapter.core.scope import task_scope
 from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
@@ -40,8 +41,8 @@ from adapter.langgraph.host import (
     drop_bare_answer,
     pause_id,
     resume_map,
+    running_task,
     task_answers,
-    task_scratchpad,
 )
 
 __all__ = ["LangGraphApproval", "OnInvalid", "SignedAnswer"]
@@ -189,8 +190,19 @@ class LangGraphApproval:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Let the gated calls of one task go one at a time; after a pause, none."""
+        """Let the gated calls of one task go one at a time; after a pause, none.
+
+        Raises:
+            ToolUsageError: Before anything is asked: no front end of the adapter runs this task.
+        """
         task = self._task()
+        scope = task_scope.get()
+        if scope is None or scope.task is not task.scratchpad:
+            msg = (
+                "LangGraphApproval was reached in a node of your own that is not wrapped: "
+                "add_node(one_use(node)), so that each answer is used once."
+            )
+            raise ToolUsageError(msg)
         task.waiting += 1
         try:
             async with self._turn(task):
@@ -219,6 +231,8 @@ class LangGraphApproval:
 
     def enter(self) -> object:
         """Note that a call that asks nobody runs in this task; returns what ``leave`` takes."""
+        if running_task() is None:
+            return None
         task = self._task()
         task.running += 1
         return task
@@ -229,6 +243,10 @@ class LangGraphApproval:
             token.running -= 1
             token.idle.set()
             self._forget(token)
+
+    def has_answer(self) -> bool:
+        """Tell whether the next question of this task has an answer waiting."""
+        return task_answers(configurable()).delivery is not None
 
     def position(self) -> tuple[int, str | None]:
         """Return how many questions this task asked, and the id of its next pause."""
@@ -248,9 +266,9 @@ class LangGraphApproval:
 
     def revisit(self, row: CallRow) -> None:
         """Take the saved answers of a question whose call is over already, and no later call's."""
-        answers = task_answers(configurable())
         if row.request is None or row.interrupt_id is None:
             return
+        answers = task_answers(configurable())
         own = [pause_id(answers.namespace, n) for n in range(answers.asked, answers.saved)]
         if row.interrupt_id in own:
             for _ in range(own.index(row.interrupt_id) + 1):
@@ -270,12 +288,11 @@ class LangGraphApproval:
             ValidationError: A bad answer in mode ``raise``; nothing was saved.
             ToolUsageError: Nothing can pause here: no checkpointer.
         """
-        value = sealed_value(self.keys, question.binding, question.request)
         for _ in range(MAX_VOID_ANSWERS):
             conf = configurable()
             answers = _pausable(conf)
             here = pause_id(answers.namespace, answers.asked)
-            answer = await self._once(question, value, answers, here, refused)
+            answer = await self._once(question, answers, here, refused)
             if not answer.void:
                 return replace(answer, interrupt_id=here)
             await refused(_refusal(answer.digest, "saved"))
@@ -285,12 +302,15 @@ class LangGraphApproval:
     async def _once(
         self,
         question: Question,
-        value: JsonObject,
         answers: TaskAnswers,
         here: str,
         refused: Callable[[Refusal], Awaitable[bool]],
     ) -> Answer:
         delivery = answers.delivery
+        if delivery is None:
+            _pause(self._sealed(question))
+        # An answer that certainly comes makes the value unnecessary; a bare one may be gone.
+        value = None if delivery in ("keyed", "saved") else self._sealed(question)
         expected = _Expected(check=question.check, saved=delivery == "saved")
         token = _expected.set(expected)
         try:
@@ -302,12 +322,16 @@ class LangGraphApproval:
             new = await refused(refusal)
             if not self._ask_again:
                 raise
+            shown = self._sealed(question)
             if new or delivery == "keyed":
-                value = {**value, "refused": {"code": refusal.code, "message": refusal.message}}
-            again = Interrupt(value, id=here, response_schema=_SCHEMA)
+                shown["refused"] = {"code": refusal.code, "message": refusal.message}
+            again = Interrupt(shown, id=here, response_schema=_SCHEMA)
             raise GraphInterrupt((again,)) from None
         finally:
             _expected.reset(token)
+
+    def _sealed(self, question: Question) -> JsonObject:
+        return sealed_value(self.keys, question.binding, question.request)
 
     def _forget(self, task: _Task) -> None:
         """Let go of a task that is over; one that paused is kept for siblings that come late."""
@@ -315,8 +339,7 @@ class LangGraphApproval:
             self._tasks.pop(id(task.scratchpad), None)
 
     def _task(self) -> _Task:
-        conf = configurable()
-        pad = task_scratchpad(conf)
+        pad = running_task()
         if pad is None:
             msg = "LangGraphApproval works inside a running LangGraph task only."
             raise ToolUsageError(msg)
@@ -329,6 +352,18 @@ class LangGraphApproval:
 
 
 _REMEMBERED = 256
+
+
+def _pause(value: JsonObject) -> NoReturn:
+    """Pause a task that has no answer: deriving a schema from a type for it would cost the most.
+
+    Raises:
+        GraphInterrupt: Always, as far as LangGraph keeps its word.
+        ToolUsageError: It gave an answer it had not announced; nothing runs.
+    """
+    interrupt(value, response_schema=_SCHEMA)
+    msg = "LangGraph delivered an answer unexpectedly; it was not judged and nothing ran."
+    raise ToolUsageError(msg)
 
 
 def _pausable(conf: Any) -> TaskAnswers:

@@ -34,9 +34,16 @@ _HOST_EDITS = "hitl_edited_tool_calls"
 class CallTurn:
     """Tool calls under governance."""
 
-    def __init__(self, executor: Executor, shown: tuple[type[AdapterError], ...]) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        shown: tuple[type[AdapterError], ...],
+        *,
+        messages_key: str = "messages",
+    ) -> None:
         """Take the executor, and the errors that become messages for the model."""
         self._executor = executor
+        self._key = messages_key
         self._shown = shown
         self._admissions: OrderedDict[str, tuple[Any, Admission]] = OrderedDict()
 

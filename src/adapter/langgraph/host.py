@@ -20,6 +20,8 @@ __all__ = [
     "drop_bare_answer",
     "pause_id",
     "resume_map",
+    "run_control",
+    "running_task",
     "task_answers",
     "task_scratchpad",
 ]
@@ -27,6 +29,7 @@ __all__ = [
 _RESUME_MAP = "__pregel_resume_map"
 _SCRATCHPAD = "__pregel_scratchpad"
 _NAMESPACE = "checkpoint_ns"
+_RUNTIME = "__pregel_runtime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +71,22 @@ def resume_map(conf: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def run_control(conf: Mapping[str, Any]) -> Any:
+    """Return the object that LangGraph makes for each run and all its steps share, or None."""
+    return getattr(conf.get(_RUNTIME), "control", None)
+
+
 def task_scratchpad(conf: Mapping[str, Any]) -> Any:
     """Return LangGraph's notes on the running task, or None outside a task."""
     return conf.get(_SCRATCHPAD)
+
+
+def running_task() -> Any:
+    """Return LangGraph's notes on the task that runs here, or None outside a graph."""
+    try:
+        return task_scratchpad(configurable())
+    except RuntimeError:
+        return None
 
 
 def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:

@@ -5,12 +5,13 @@ Only fields the server fills in and a client cannot spoof are read for identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from adapter.core.ids import new_id
 from adapter.core.types import CallContext, Place
-from adapter.langgraph.host import configurable
+from adapter.langgraph.host import configurable, run_control
 
 __all__ = ["surroundings"]
 
@@ -29,8 +30,8 @@ def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id)
     saved = getattr(info, "thread_id", None)
     thread = saved if saved is not None else conf.get("thread_id")
     token = str(run) if run else f"attempt-{ids()}"
-    # Without a thread nothing is shared with any other run, counters included.
-    thread_id = str(thread) if thread is not None else f"run:{token}"
+    # Without a thread nothing is shared with any other run, counters included; all of one run is.
+    thread_id = str(thread) if thread is not None else f"run:{run or _named(conf, token)}"
     server = getattr(runtime, "server_info", None)
     user = getattr(getattr(server, "user", None), "identity", None)
     return CallContext(
@@ -45,3 +46,19 @@ def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id)
         run_token=token,
         user=None if user is None else str(user),
     )
+
+
+_runs: OrderedDict[int, tuple[Any, str]] = OrderedDict()
+_REMEMBERED = 4096
+
+
+def _named(conf: Mapping[str, Any], token: str) -> str:
+    """Name a run that has neither a thread nor an id, the same at each of its steps."""
+    control = run_control(conf)
+    if control is None:
+        return token
+    # the object is kept, so that its place in memory names no other run meanwhile
+    _, name = _runs.setdefault(id(control), (control, token))
+    while len(_runs) > _REMEMBERED:
+        _runs.popitem(last=False)
+    return name

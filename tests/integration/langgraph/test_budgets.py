@@ -70,10 +70,10 @@ async def said(room: Room) -> str:
     return str(messages[-1].content)
 
 
-def by(user: str, room: Room, **more: Any) -> dict[str, Any]:
+def by(who: str, room: Room, **more: Any) -> dict[str, Any]:
     """The config of a run of an authenticated user, as the server makes it."""
-    who = SimpleNamespace(identity=user)
-    return {"configurable": {"thread_id": room.thread, "langgraph_auth_user": who, **more}}
+    user = SimpleNamespace(identity=who)
+    return {"configurable": {"thread_id": room.thread, "langgraph_auth_user": user, **more}}
 
 
 def hello(text: str = "x", **more: Any) -> dict[str, Any]:
@@ -584,3 +584,12 @@ async def test_ending_is_audited(rooms: Rooms) -> None:
     assert event["data"]["code"] == "budget_exceeded"
     assert event["data"]["scope"] == "thread:thread-1:model_calls"
     await room.verified()
+
+
+async def test_a_run_without_a_thread_has_one_turn_too(rooms: Rooms) -> None:
+    budgets = Budgets(model_calls_per_turn=2, tool_calls_per_turn=9)
+    room = rooms(*[ai(note(n)) for n in range(9)], budgets=budgets, saver="inherit")
+    for made in (2, 4):
+        ended = await room.agent.ainvoke(hello(id="the same"))
+        assert len(room.model.sent) == made
+        assert ended["messages"][-1].content == TURN

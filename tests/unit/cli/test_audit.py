@@ -135,7 +135,7 @@ class TestVerify:
         books.sql("DELETE FROM audit_events WHERE thread_id = 'thread-b'")
         done = run("verify", "--thread", "thread-a")
         assert done.exit_code == 0
-        assert done.stdout.endswith("verified: 1 thread, 5 events, no fault\n")
+        assert "\nverified: 1 thread, 5 events, no fault\n" in done.stdout
 
     def test_an_edited_event(self, books: Books) -> None:
         books.sql(
@@ -148,14 +148,14 @@ class TestVerify:
         assert "thread-a  FAILED: " in done.stdout
         assert "link 2" in done.stdout
         assert "thread-b  ok: 3 events" in done.stdout
-        assert "FAILED: 2 threads, 8 events" in done.stdout.splitlines()[-1]
+        assert "FAILED: 2 threads, 8 events" in done.stdout.splitlines()[-2]
 
     def test_a_dropped_event(self, books: Books) -> None:
         books.sql("DELETE FROM audit_events WHERE thread_id = 'thread-a' AND seq = 3")
         done = run("verify")
         assert done.exit_code == 1
         assert "dropped: link 3 is missing." in done.stdout
-        assert done.stdout.endswith("FAILED: 2 threads, 7 events, 1 fault in 1 thread\n")
+        assert "\nFAILED: 2 threads, 7 events, 1 fault in 1 thread\n" in done.stdout
 
     def test_a_cut_off_end(self, books: Books) -> None:
         books.sql("DELETE FROM audit_events WHERE thread_id = 'thread-a' AND seq > 3")

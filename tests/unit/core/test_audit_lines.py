@@ -14,9 +14,7 @@ from adapter.core.store import Anchor, StoredEvent, ThreadHead
 
 BODY = b'{"data":{"x":",\\"event\\":{}}"},"id":"e1","kind":"started","thread_id":"t1"}'
 LINE, HASH = link(body=BODY, prev=GENESIS, seq=1, run_seq=1)
-EVENT = StoredEvent(
-    thread_id='t"1', seq=1, event_id="e1", kind="started", line=LINE, hash=HASH
-)
+EVENT = StoredEvent(thread_id='t"1', seq=1, event_id="e1", kind="started", line=LINE, hash=HASH)
 
 
 def test_an_event_is_one_json_object_and_its_bytes_come_back() -> None:

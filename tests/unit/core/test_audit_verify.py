@@ -225,7 +225,7 @@ def runs(*places: tuple[str, int]) -> list[StoredEvent]:
     return made
 
 
-FULL = runs(("r1", 1), ("r1", 2), ("r2", 1), ("r\"3", 1), ("r1", 3), ("r2", 2))
+FULL = runs(("r1", 1), ("r1", 2), ("r2", 1), ('r"3', 1), ("r1", 3), ("r2", 2))
 
 
 def test_the_runs_of_a_whole_chain_are_counted() -> None:

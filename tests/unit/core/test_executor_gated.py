@@ -24,6 +24,7 @@ from tests.unit.core.kit import (
     used,
 )
 
+from adapter.core.answers import Refusal
 from adapter.core.budgets import Budgets
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import (
@@ -168,6 +169,18 @@ async def test_refused_answers_past_twenty_a_minute_are_merged_in_the_audit() ->
         with pytest.raises(InvalidAnswer):
             await kit.run(CALL, FIRST, {"bad": "later"})
         assert (await kinds(kit)).count("answer_refused") == 21
+
+
+async def test_an_unaddressed_answer_is_audited_once_however_often_it_is_delivered() -> None:
+    async with wired(SEND) as kit:
+        await asked(kit)
+        asker = kit.executor._asker
+        assert asker is not None
+        bare = Refusal(code="invalid_answer", message="no", digest="d" * 64, delivery="bare")
+        for ctx in (FIRST, SECOND):
+            work = await kit.executor._work(CALL, ctx, kit.invocation(CALL), None)
+            await asker._refused(work, bare)
+        assert (await kinds(kit)).count("answer_refused") == 1
 
 
 async def test_a_second_answer_to_a_settled_call_is_already_decided() -> None:

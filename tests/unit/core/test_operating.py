@@ -1,0 +1,343 @@
+"""What a person says about a call in doubt: found, signed, verified, recorded once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.unit.core.kit import CARD, PAY, SEND, WRITE, YES, events, kinds, row_of
+
+from adapter.core.algorithms import Key
+from adapter.core.errors import (
+    ApprovalAlreadyDecided,
+    ApprovalExpired,
+    CallInDoubt,
+    CallInProgress,
+    ConfigurationError,
+    InvalidAnswer,
+    StoreUnavailable,
+    ToolError,
+    ToolUsageError,
+)
+from adapter.core.keys import KeyRing
+from adapter.core.operating import Operator, Resolution, sign_statement
+from adapter.core.store import CallRow, Claim
+from adapter.testing import Paused, Wired, make_call, make_context, wired
+
+pytestmark = pytest.mark.anyio
+
+CALL = make_call("send", to="bob", amount=5)
+FREE = make_call("write", id="call-2", to="bob")
+DONE: dict[str, Any] = {"result": {"sent": 5}}
+LATER = make_context(run_id="run-9")
+
+
+@dataclass
+class Desk:
+    """A wired executor and its operator."""
+
+    kit: Wired
+    operator: Operator
+
+    async def doubt(self, call: Any = CALL, *, lease: float = 0.0, **ctx: Any) -> CallRow:
+        """Start a call and lose the worker: the claim stays, its lease runs out."""
+        gated = call.name != "write"
+        if gated:
+            with pytest.raises(Paused):
+                await self.kit.run(call, make_context(**ctx))
+        claim = self.kit.store.claim
+
+        async def lost(given: Claim) -> Any:
+            await claim(replace(given, lease=lease))
+            raise StoreUnavailable("the worker is gone")
+
+        self.kit.store.claim = lost  # type: ignore[method-assign]
+        with pytest.raises(StoreUnavailable):
+            await self.kit.run(call, make_context(**ctx), *([YES] if gated else []))
+        self.kit.store.claim = claim  # type: ignore[method-assign]
+        return await row_of(self.kit)
+
+    async def say(self, row: CallRow, resolution: Resolution, keys: KeyRing | None = None) -> Any:
+        statement = self.operator.statement(row, resolution)
+        signature = sign_statement(keys or self.operator.keys, statement)
+        return await self.operator.resolve(row, resolution, statement, signature)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    async with wired(SEND, PAY, WRITE) as kit:
+        yield Desk(kit, Operator(journal=kit.executor.journal, keys=kit.port.keys))
+
+
+def said(verdict: Any = "succeeded", by: str = "olga", outcome: Any = None) -> Resolution:
+    return Resolution(verdict=verdict, by=by, outcome=DONE if verdict == "succeeded" else outcome)
+
+
+# --------------------------------------------------------------------------------- finding
+
+
+async def test_a_call_in_doubt_is_found_by_the_beginning_of_its_key(desk: Desk) -> None:
+    row = await desk.doubt()
+    assert (await desk.operator.find(row.key[:8])).key == row.key
+    assert [one.key for one in await desk.operator.doubtful()] == [row.key]
+
+
+async def test_a_beginning_of_two_keys_is_refused(desk: Desk) -> None:
+    await desk.doubt()
+    await desk.doubt(replace(FREE, message_id="message-2"))
+    with pytest.raises(ToolUsageError, match="2 calls"):
+        await desk.operator.find("")
+
+
+async def test_an_unknown_key_is_refused(desk: Desk) -> None:
+    with pytest.raises(ToolUsageError, match="No call in doubt"):
+        await desk.operator.find("abc")
+
+
+async def test_a_running_call_is_not_found(desk: Desk) -> None:
+    row = await desk.doubt(lease=60)
+    with pytest.raises(CallInProgress, match="lease"):
+        await desk.operator.find(row.key)
+    desk.kit.clock.advance(60)
+    assert await desk.operator.find(row.key)
+
+
+async def test_a_settled_call_is_not_found(desk: Desk) -> None:
+    await desk.kit.run(FREE)
+    row = await row_of(desk.kit)
+    with pytest.raises(ApprovalAlreadyDecided, match="succeeded"):
+        await desk.operator.find(row.key)
+
+
+async def test_arguments_are_shown_masked_as_requested_or_as_audited(desk: Desk) -> None:
+    row = await desk.doubt(make_call("pay", to="bob", card=CARD))
+    assert (await desk.operator.arguments(row) or {})["card"] == "***"
+    free = await desk.doubt(replace(FREE, message_id="message-2"))
+    free = next(one for one in await desk.operator.doubtful() if one.tool == "write")
+    assert (await desk.operator.arguments(free) or {})["to"] == "bob"
+    unknown = replace(free, key="f" * 64)
+    assert await desk.operator.arguments(unknown) is None
+
+
+# ------------------------------------------------------------------------------- resolving
+
+
+async def test_a_success_is_what_the_next_run_gets(desk: Desk) -> None:
+    row = await desk.doubt()
+    done = await desk.say(row, said())
+    assert done.status == "succeeded"
+    assert "sent" not in str(done.outcome)  # sealed
+    assert await desk.kit.run(CALL, LATER) == {"sent": 5}
+    assert desk.kit.runs == []
+
+
+async def test_a_failure_is_what_the_model_reads(desk: Desk) -> None:
+    row = await desk.doubt()
+    await desk.say(row, Resolution.failed("the bank never got it", by="olga"))
+    with pytest.raises(ToolError, match="the bank never got it"):
+        await desk.kit.run(CALL, LATER)
+    assert desk.kit.runs == []
+
+
+async def test_a_retry_runs_once_more_and_then_never_again(desk: Desk) -> None:
+    row = await desk.doubt()
+    assert (await desk.say(row, said("retry"))).status == "approved"
+    await desk.kit.run(CALL, LATER)
+    assert len(desk.kit.runs) == 1
+    await desk.kit.run(CALL, make_context(run_id="run-10"))
+    assert len(desk.kit.runs) == 1
+
+
+async def test_an_ungated_call_needs_no_signature(desk: Desk) -> None:
+    row = await desk.doubt(FREE)
+    await desk.operator.resolve(row, said("retry"))
+    await desk.kit.run(FREE, LATER)
+    assert len(desk.kit.runs) == 1
+
+
+async def test_the_event_keeps_who_what_and_a_signature_that_verifies(desk: Desk) -> None:
+    from adapter.core.canonical import canonical_bytes
+
+    row = await desk.doubt()
+    await desk.say(row, Resolution.failed("no such account", by="olga"))
+    (event,) = [one for one in await events(desk.kit) if one["kind"] == "resolved"]
+    data = event["data"]
+    assert (data["by"], data["verdict"], data["before"]) == ("olga", "failed", "claimed")
+    assert data["reason"] == "no such account"
+    assert data["statement"]["fence"] == row.fence
+    message = canonical_bytes(data["statement"])
+    assert desk.operator.keys.verify("decision", message, data["signature"])
+
+
+async def test_a_gated_call_is_not_resolved_without_a_signature(desk: Desk) -> None:
+    row = await desk.doubt()
+    with pytest.raises(InvalidAnswer, match="signature"):
+        await desk.operator.resolve(row, said())
+    assert (await row_of(desk.kit)).status == "claimed"
+    assert "resolved" not in await kinds(desk.kit)
+
+
+@pytest.mark.parametrize("change", ["outcome", "verdict", "by", "call", "claim", "key", "mac"])
+async def test_a_signature_counts_for_exactly_what_was_signed(desk: Desk, change: str) -> None:
+    row = await desk.doubt()
+    resolution = said()
+    statement = desk.operator.statement(row, resolution)
+    keys = KeyRing.random() if change == "key" else desk.operator.keys
+    signature = sign_statement(keys, statement)
+    if change == "outcome":
+        resolution = replace(resolution, outcome={"result": {"sent": 6}})
+    elif change == "verdict":
+        resolution = said("retry")
+    elif change == "by":
+        resolution = said(by="otto")
+    elif change == "call":
+        row = replace(row, key="f" * 64)
+    elif change == "claim":
+        row = replace(row, fence=row.fence + 1)
+    elif change == "mac":
+        signature["mac"] = "0" * 64
+    with pytest.raises(InvalidAnswer):
+        await desk.operator.resolve(row, resolution, statement, signature)
+    assert (await row_of(desk.kit)).status == "claimed"
+
+
+async def test_an_approval_is_no_statement_about_the_call(desk: Desk) -> None:
+    row = await desk.doubt()
+    statement = desk.operator.statement(row, said())
+    value = desk.kit.port.resume_value(desk.kit.port.questions[0], YES)
+    signature = {name: value[name] for name in ("kid", "alg", "mac")}
+    with pytest.raises(InvalidAnswer):
+        await desk.operator.resolve(row, said(), statement, signature)
+
+
+async def test_nobody_signs_in_anothers_name(desk: Desk) -> None:
+    row = await desk.doubt()
+    own = Key(
+        kid="rita-1", purpose="decision", reviewer="rita", secret=bytes(range(32)), created_at=5
+    )
+    ring = desk.operator.keys.changed([own])
+    with pytest.raises(InvalidAnswer, match="in the name of olga"):
+        sign_statement(ring, desk.operator.statement(row, said()))
+    # the shared key signs, but rita has a key of her own: the server refuses
+    statement = desk.operator.statement(row, said(by="rita"))
+    signature = sign_statement(desk.operator.keys, statement)
+    server = replace(desk.operator, keys=ring)
+    with pytest.raises(InvalidAnswer):
+        await server.resolve(row, said(by="rita"), statement, signature)
+    await server.resolve(row, said(by="rita"), statement, sign_statement(ring, statement))
+
+
+async def test_the_requester_does_not_say_what_became_of_their_call(desk: Desk) -> None:
+    row = await desk.doubt(user="ann")
+    with pytest.raises(InvalidAnswer, match="ann asked"):
+        await desk.say(row, said(by="ann"))
+    assert (await desk.say(row, said(by="olga"))).status == "succeeded"
+
+
+async def test_a_retry_past_the_deadline_is_refused(desk: Desk) -> None:
+    row = await desk.doubt()
+    desk.kit.clock.advance(86_400)
+    with pytest.raises(ToolUsageError, match="run out"):
+        await desk.say(row, said("retry"))
+    assert (await desk.say(row, said())).status == "succeeded"
+
+
+async def test_a_call_is_resolved_once(desk: Desk) -> None:
+    row = await desk.doubt()
+    await desk.say(row, said())
+    with pytest.raises(ApprovalAlreadyDecided):
+        await desk.say(row, Resolution.failed("no", by="otto"))
+    assert (await kinds(desk.kit)).count("resolved") == 1
+
+
+async def test_a_call_that_runs_again_is_not_resolved(desk: Desk) -> None:
+    row = await desk.doubt(lease=60)
+    with pytest.raises(CallInProgress):
+        await desk.say(row, said())
+    assert "resolved" not in await kinds(desk.kit)
+
+
+async def test_a_row_that_is_gone_is_refused(desk: Desk) -> None:
+    row = replace(await desk.doubt(FREE), key="f" * 64)
+    with pytest.raises(ToolUsageError, match="no call of this key"):
+        await desk.operator.resolve(row, said())
+
+
+async def test_unresolved_it_stays_in_doubt(desk: Desk) -> None:
+    await desk.doubt()
+    with pytest.raises(CallInDoubt):
+        await desk.kit.run(CALL, LATER)
+    assert desk.kit.runs == []
+
+
+async def test_a_worker_that_comes_back_late_changes_nothing(desk: Desk) -> None:
+    from adapter.core.store import Settle
+    from adapter.core.types import CallStatus
+
+    row = await desk.doubt()
+    await desk.say(row, said())
+    late = Settle(key=row.key, fence=row.fence, status=CallStatus.FAILED)
+    assert await desk.kit.store.settle(late) is False
+
+
+async def test_without_keys_nothing_gated_is_resolved(desk: Desk) -> None:
+    row = await desk.doubt()
+    bare = replace(desk.operator, keys=KeyRing(()))
+    with pytest.raises(ConfigurationError):
+        bare.statement(row, said())
+    with pytest.raises(InvalidAnswer):
+        await bare.resolve(row, said())
+
+
+# -------------------------------------------------------------------------------- expiring
+
+
+async def test_an_overdue_question_is_closed_and_its_thread_gets_the_expiry(desk: Desk) -> None:
+    with pytest.raises(Paused):
+        await desk.kit.run(CALL)
+    assert await desk.operator.expire() == []
+    desk.kit.clock.advance(86_400)
+    (closed,) = await desk.operator.expire()
+    assert closed.status == "expired"
+    assert await desk.operator.expire() == []
+    assert (await kinds(desk.kit)).count("expired") == 1
+    with pytest.raises(ApprovalExpired):
+        await desk.kit.run(CALL, LATER)
+    assert (await kinds(desk.kit)).count("expired") == 1
+    assert desk.kit.runs == []
+
+
+async def test_many_overdue_questions_are_closed(desk: Desk) -> None:
+    for n in range(130):
+        with pytest.raises(Paused):
+            await desk.kit.run(replace(CALL, id=f"call-{n}"))
+    desk.kit.clock.advance(86_400)
+    assert len(await desk.operator.expire()) == 130
+
+
+async def test_a_sweeper_that_others_are_ahead_of_ends(desk: Desk) -> None:
+    with pytest.raises(Paused):
+        await desk.kit.run(CALL)
+    row = await row_of(desk.kit)
+    desk.kit.clock.advance(86_400)
+    store: Any = desk.kit.store
+    close = store.close_question
+
+    async def others(given: Any) -> Any:
+        await close(given)
+        return await close(given)
+
+    async def overdue(limit: int) -> list[CallRow]:
+        return [row]
+
+    store.close_question, store.overdue = others, overdue
+    assert await desk.operator.expire() == []
+
+
+async def test_the_sweeper_leaves_a_claimed_call_alone(desk: Desk) -> None:
+    row = await desk.doubt()
+    desk.kit.clock.advance(86_400)
+    assert await desk.operator.expire() == []
+    assert (await desk.operator.find(row.key)).status == "claimed"
