@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapter.core.approvals import ApprovalDecision, ApprovalPort
 from adapter.core.budgets import Budgets
+from adapter.core.deferred import DeferredApproval
 from adapter.core.errors import (
     AdapterError,
     ApprovalAlreadyDecided,
@@ -30,7 +31,9 @@ from adapter.core.errors import (
     UnknownTool,
 )
 from adapter.core.executor import Executor
+from adapter.core.functions import FunctionTool
 from adapter.core.keys import Key, KeyRing
+from adapter.core.merge import Merge, MergeRule
 from adapter.core.policy import Policy
 from adapter.core.spec import (
     ApprovalRule,
@@ -59,15 +62,19 @@ __all__ = [
     "CallInProgress",
     "Condition",
     "ConfigurationError",
+    "DeferredApproval",
     "Effects",
     "Executor",
     "FlowCompileError",
     "FlowError",
     "FlowLoopExceeded",
+    "FunctionTool",
     "InvalidAnswer",
     "Key",
     "KeyRing",
     "Limits",
+    "Merge",
+    "MergeRule",
     "ModelVisibleError",
     "NamedCondition",
     "Policy",

@@ -36,7 +36,10 @@ async def main(uri, name, runs, folder, what):
     store = open_store(uri)
     await store.prepare()
     rooms = Rooms(Path(folder))
-    answer = lambda messages: ai(call("note", None, text="x")) if len(messages) == 1 else ai(text="end")
+
+    def answer(messages):
+        return ai(call("note", None, text="x")) if len(messages) == 1 else ai(text="end")
+
     budgets = Budgets(**{f"{what}_rate": "10/minute"})
     room = rooms(*[answer] * 10 * runs, store=store, budgets=budgets)
     who = SimpleNamespace(identity="bob")
@@ -78,13 +81,13 @@ def raced(uri: str, folder: Path, what: str) -> list[int]:
     return [int(process.communicate(timeout=100)[0]) for process in processes]
 
 
-async def test_a26_exactly_ten_of_fifty_calls_run(durable_uri: str, tmp_path: Path) -> None:  # noqa: F811
+async def test_a26_exactly_ten_of_fifty_calls_run(durable_uri: str, tmp_path: Path) -> None:
     await asyncio.to_thread(raced, durable_uri, tmp_path, "tool")
     assert len((tmp_path / "effects.jsonl").read_text().splitlines()) == 10
 
 
 async def test_a26_exactly_ten_of_fifty_model_calls_are_made(
-    durable_uri: str,  # noqa: F811
+    durable_uri: str,
     tmp_path: Path,
 ) -> None:
     made = await asyncio.to_thread(raced, durable_uri, tmp_path, "model")

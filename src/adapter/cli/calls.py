@@ -197,21 +197,22 @@ def _print(call: dict[str, Any]) -> None:
 async def open_operator() -> AsyncIterator[tuple[Operator, AdapterSettings]]:
     """Open the server's store and keys for an operator's command.
 
-    Without a key file nothing is sealed and nothing can be signed: enough for ungated tools.
+    Without a key file nothing can be signed or sealed, and so nothing written: it only shows.
 
     Raises:
         ConfigurationError: No database there, or a key file that cannot be used.
     """
-    from adapter.cli.opening import server_store
+    from adapter.cli.opening import audit_keys, server_store
     from adapter.core.audit import Auditor
     from adapter.core.ids import new_id
     from adapter.core.journal import Journal
+    from adapter.core.keys import KeyRing
     from adapter.core.operating import Operator as Made
     from adapter.core.sealing import Sealer
     from adapter.settings import AdapterSettings
 
     settings = AdapterSettings.load()
-    keys = await asyncio.to_thread(_server_keys, settings)
+    keys = await asyncio.to_thread(audit_keys, settings) or KeyRing(())
     async with server_store(settings) as store:
         journal = Journal(
             store=store,
@@ -219,18 +220,9 @@ async def open_operator() -> AsyncIterator[tuple[Operator, AdapterSettings]]:
             owner="operator",
             lease=settings.lease,
             ids=new_id,
-            sealer=Sealer(keys=lambda: keys) if keys.keys else None,
+            sealer=Sealer(keys=lambda: keys),
         )
         yield Made(journal=journal, keys=keys), settings
-
-
-def _server_keys(settings: AdapterSettings) -> KeyRing:
-    from adapter.core.keys import KeyRing as Ring
-    from adapter.keyfile import load_keys
-
-    if not settings.key_file_given and not settings.key_file.exists():
-        return Ring(())
-    return load_keys(settings.key_file)
 
 
 def _now() -> int:

@@ -279,7 +279,7 @@ class Executor:
         )
 
     def confirms(self, call: ToolCall) -> bool:
-        """Tell whether a person must decide about a call; a call that will be refused asks nobody."""
+        """Tell whether a person must decide about a call; one that will be refused asks nobody."""
         spec = self.registry.get(call.name)
         arguments = self.admit(Batch(calls=(call,))).arguments.get(call.id)
         if spec is None or arguments is None:

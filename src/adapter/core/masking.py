@@ -68,4 +68,7 @@ class ResultMask:
             }
         if isinstance(value, list):
             return [self._hidden(item) for item in value]
+        # JSON within a text: what a tool returned in blocks, or relayed from elsewhere.
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            return self.text(value)
         return value

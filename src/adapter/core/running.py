@@ -33,6 +33,7 @@ from adapter.core.errors import (
 from adapter.core.invoke import Fence, held, timed
 from adapter.core.journal import Journal, error_outcome
 from adapter.core.redaction import mask_text
+from adapter.core.scope import task_scope
 from adapter.core.spec import Retry
 from adapter.core.store import Charge
 from adapter.core.types import CallStatus, JsonObject, running_call
@@ -72,7 +73,7 @@ class Runner:
         )
         if turn.exceeded is not None:
             return turn.exceeded, None
-        with_context = running_call.set(ctx)
+        with_context, in_scope = running_call.set(ctx), task_scope.set(None)
         try:
             result = await self._attempts(work, work.arguments, None)
         except Exception as error:
@@ -85,6 +86,7 @@ class Runner:
             raise shown from error
         finally:
             running_call.reset(with_context)
+            task_scope.reset(in_scope)
         kind = "failed" if work.invocation.failed(result) else "succeeded"
         self.journal.store.post([audit.event(kind, ctx, subject, part=self.journal.ids())])
         return None, result
@@ -117,6 +119,9 @@ class Runner:
 
     async def _invoke_and_settle(self, work: Work, number: int, arguments: JsonObject) -> Any:
         running_call.set(work.ctx)
+        # What the tool does inside is no longer the front end's: a question there would wait for
+        # this call, and this call for it.
+        task_scope.set(None)
         fence = Fence(arguments)
         keeper = _Lease(self.journal, work.subject.key, number)
         try:

@@ -215,9 +215,7 @@ class Registry:
                 "for each (in the template: src/agent/policies.py)."
             )
             raise ConfigurationError(msg)
-        unknown = sorted(
-            (self._specs.keys() | self.implementations.keys()) - self.schemas.keys()
-        )
+        unknown = sorted((self._specs.keys() | self.implementations.keys()) - self.schemas.keys())
         if unknown:
             msg = (
                 f"These ToolSpecs name no tool: {', '.join(unknown)}. Tools are: "

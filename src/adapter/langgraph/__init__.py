@@ -5,16 +5,69 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from adapter.core.deferred import DeferredApproval
+    from adapter.core.merge import Merge
     from adapter.langgraph.approval import LangGraphApproval
+    from adapter.langgraph.bridge import run_sync
+    from adapter.langgraph.channels import reducer
     from adapter.langgraph.governed import registry_of
+    from adapter.langgraph.integration import INTEGRATION, bind_context, export_tool
     from adapter.langgraph.middleware import AdapterMiddleware
+    from adapter.langgraph.one_use import one_use
+    from adapter.langgraph.policing import PolicyMiddleware, adapter_middleware
+    from adapter.langgraph.tasks import fan_out, tool_task
+    from adapter.langgraph.tool_node import tool_node
+    from adapter.langgraph.wrappers import (
+        PolicyGate,
+        adapter_awrap_tool_call,
+        adapter_wrap_tool_call,
+        filter_tools,
+    )
 
-__all__ = ["AdapterMiddleware", "LangGraphApproval", "registry_of"]
+__all__ = [
+    "INTEGRATION",
+    "AdapterMiddleware",
+    "DeferredApproval",
+    "LangGraphApproval",
+    "Merge",
+    "PolicyGate",
+    "PolicyMiddleware",
+    "adapter_awrap_tool_call",
+    "adapter_middleware",
+    "adapter_wrap_tool_call",
+    "bind_context",
+    "export_tool",
+    "fan_out",
+    "filter_tools",
+    "one_use",
+    "reducer",
+    "registry_of",
+    "run_sync",
+    "tool_node",
+    "tool_task",
+]
 
 _ROOMS = {
+    "INTEGRATION": "adapter.langgraph.integration",
     "AdapterMiddleware": "adapter.langgraph.middleware",
+    "DeferredApproval": "adapter.core.deferred",
     "LangGraphApproval": "adapter.langgraph.approval",
+    "Merge": "adapter.core.merge",
+    "PolicyGate": "adapter.langgraph.wrappers",
+    "PolicyMiddleware": "adapter.langgraph.policing",
+    "adapter_awrap_tool_call": "adapter.langgraph.wrappers",
+    "adapter_middleware": "adapter.langgraph.policing",
+    "adapter_wrap_tool_call": "adapter.langgraph.wrappers",
+    "bind_context": "adapter.langgraph.integration",
+    "export_tool": "adapter.langgraph.integration",
+    "fan_out": "adapter.langgraph.tasks",
+    "filter_tools": "adapter.langgraph.wrappers",
+    "one_use": "adapter.langgraph.one_use",
+    "reducer": "adapter.langgraph.channels",
     "registry_of": "adapter.langgraph.governed",
+    "run_sync": "adapter.langgraph.bridge",
+    "tool_node": "adapter.langgraph.tool_node",
+    "tool_task": "adapter.langgraph.tasks",
 }
 
 

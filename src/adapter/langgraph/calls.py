@@ -20,6 +20,7 @@ from adapter.core.types import CallContext, JsonObject, ToolCall
 from adapter.core.validation import Admission
 from adapter.langgraph import history, results
 from adapter.langgraph.governed import ToolInvocation
+from adapter.langgraph.scope import front_end
 from adapter.langgraph.surroundings import surroundings
 
 __all__ = ["CallTurn"]
@@ -53,7 +54,11 @@ class CallTurn:
         Returns:
             The tool's result, a recorded one, or an error message for the model.
         """
-        messages = history.messages_of(request.state)
+        with front_end():
+            return await self._run(request, invocation)
+
+    async def _run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:
+        messages = history.messages_of(request.state, self._key)
         call_id = request.tool_call["id"] or ""
         name = request.tool_call["name"]
         ctx = surroundings(request.runtime, history.turn_of(messages))

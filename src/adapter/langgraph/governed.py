@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, get_type_hints
+from typing import Any
 
 from langchain_core.tools import BaseTool
-from langchain_core.tools.base import _is_injected_arg_type
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from pydantic import BaseModel, ConfigDict
@@ -24,6 +23,7 @@ from adapter.core.spec import Registry, ToolSpec
 from adapter.core.types import JsonObject, JsonValue
 from adapter.core.validation import PydanticSchema
 from adapter.langgraph import results
+from adapter.langgraph.direct import GovernedTool, as_tool, injected_names
 
 __all__ = ["ToolInvocation", "registry_of"]
 
@@ -32,20 +32,29 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
     """Match LangChain tools with their specs.
 
     Args:
-        tools: Every tool of the agent.
+        tools: Every tool of the agent; those that specs carry as their ``function`` may be left
+            out.
         specs: One for each.
 
     Raises:
         ConfigurationError: A tool without a spec, a spec without a tool, or a tool whose
             arguments could be validated otherwise than they are shown.
     """
+    listed = tuple(specs)
+    given = list(tools)
+    names = {tool.name for tool in given}
+    given += [
+        as_tool(spec.function, spec.name)
+        for spec in listed
+        if spec.function is not None and spec.name not in names
+    ]
     schemas = {}
-    for tool in tools:
+    for tool in given:
         if tool.name in schemas:
             msg = f"Two tools are named {tool.name!r}; names must differ."
             raise ConfigurationError(msg)
         schemas[tool.name] = _schema(tool)
-    return Registry(specs, schemas)
+    return Registry(listed, schemas, {tool.name: GovernedTool(tool) for tool in given})
 
 
 def _schema(tool: BaseTool) -> PydanticSchema:
@@ -76,19 +85,6 @@ def _schema(tool: BaseTool) -> PydanticSchema:
     )
     # The tool's own model has its validators; the shown one is a subset without them.
     return PydanticSchema(full if same else shown, json_schema)
-
-
-def _injected(tool: BaseTool) -> frozenset[str]:
-    """Return names of arguments the host fills in, which no signature covers."""
-    inner = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run  # noqa: SLF001
-    hints = dict(get_type_hints(inner, include_extras=True))
-    schema: Any = tool.get_input_schema()
-    hints |= {name: field.annotation for name, field in schema.model_fields.items()}
-    names = {name for name, hint in hints.items() if _is_injected_arg_type(hint)}
-    shown: Any = tool.tool_call_schema
-    if inspect.isclass(shown) and issubclass(shown, BaseModel):
-        names |= schema.model_fields.keys() - shown.model_fields.keys()
-    return frozenset(names | {"runtime"})
 
 
 class _Fenced(BaseTool):
@@ -233,5 +229,5 @@ def _known_injected(tool: BaseTool) -> frozenset[str]:
     if known is None or known[0] is not tool:
         if len(_INJECTED) >= _REMEMBERED:
             _INJECTED.clear()
-        known = _INJECTED[id(tool)] = (tool, _injected(tool))
+        known = _INJECTED[id(tool)] = (tool, injected_names(tool) | {"runtime"})
     return known[1]

@@ -16,6 +16,7 @@ from langgraph.types import Interrupt
 __all__ = [
     "TaskAnswers",
     "bare_answer",
+    "can_pause",
     "configurable",
     "drop_bare_answer",
     "pause_id",
@@ -29,6 +30,7 @@ __all__ = [
 _RESUME_MAP = "__pregel_resume_map"
 _SCRATCHPAD = "__pregel_scratchpad"
 _NAMESPACE = "checkpoint_ns"
+_CHECKPOINTER = "__pregel_checkpointer"
 _RUNTIME = "__pregel_runtime"
 
 
@@ -74,6 +76,11 @@ def resume_map(conf: Mapping[str, Any]) -> Mapping[str, Any]:
 def run_control(conf: Mapping[str, Any]) -> Any:
     """Return the object that LangGraph makes for each run and all its steps share, or None."""
     return getattr(conf.get(_RUNTIME), "control", None)
+
+
+def can_pause(conf: Mapping[str, Any]) -> bool:
+    """Tell whether the running graph keeps checkpoints; a thread id alone says nothing of it."""
+    return bool(conf.get(_CHECKPOINTER))
 
 
 def task_scratchpad(conf: Mapping[str, Any]) -> Any:

@@ -208,22 +208,10 @@ def masked(result: Any, mask: ResultMask) -> Any:
     if not isinstance(result, ToolMessage):
         return result
     content: Any = result.content
-    if isinstance(content, str):
-        content = mask.text(content)
-    else:
-        content = [_masked_block(block, mask) for block in content]
+    content = mask.text(content) if isinstance(content, str) else mask.value(content)
     return result.model_copy(
         update={"content": content, "artifact": _masked_artifact(result.artifact, mask)}
     )
-
-
-def _masked_block(block: Any, mask: ResultMask) -> Any:
-    if isinstance(block, str):
-        return mask.text(block)
-    made = mask.value(block)
-    if isinstance(block.get("text"), str):
-        made["text"] = mask.text(block["text"])
-    return made
 
 
 def _masked_artifact(artifact: Any, mask: ResultMask) -> Any:
@@ -231,4 +219,4 @@ def _masked_artifact(artifact: Any, mask: ResultMask) -> Any:
         canonical_bytes(artifact)
     except (TypeError, ValueError, UnicodeEncodeError):
         return None
-    return mask.text(artifact) if isinstance(artifact, str) else mask.value(artifact)
+    return mask.value(artifact)

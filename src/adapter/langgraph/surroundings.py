@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from adapter.core.ids import new_id
-from adapter.core.types import CallContext, Place
-from adapter.langgraph.host import configurable, run_control
+from adapter.core.types import CallContext, Place, current_context
+from adapter.langgraph.host import can_pause, configurable, run_control
 
 __all__ = ["surroundings"]
 
@@ -40,12 +40,20 @@ def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id)
             checkpoint_ns=str(getattr(info, "checkpoint_ns", "") or ""),
             task_id=str(getattr(info, "task_id", "") or ""),
             turn_id=turn_id,
-            durable=saved is not None,
+            durable=saved is not None and can_pause(conf),
         ),
-        run_id=str(run) if run else thread_id,
+        run_id=_display(conf, run) or thread_id,
         run_token=token,
         user=None if user is None else str(user),
     )
+
+
+def _display(conf: Mapping[str, Any], run: Any) -> str | None:
+    """Return the run's id for display and ledger: that of the call this graph runs inside first."""
+    outer = current_context()
+    if outer is not None:
+        return outer.run_id
+    return str(conf.get("run_id") or run or "") or None
 
 
 _runs: OrderedDict[int, tuple[Any, str]] = OrderedDict()

@@ -25,6 +25,7 @@ from adapter.core.store import CallRow, StoredEvent, Turn
 from adapter.core.types import CallContext, CallStatus
 from adapter.langgraph import history, results
 from adapter.langgraph.metering import Handler, Meter
+from adapter.langgraph.scope import front_end
 from adapter.langgraph.spending import Spending, closing
 from adapter.langgraph.surroundings import surroundings
 
@@ -67,6 +68,10 @@ class ModelTurn:
             The response, with error messages for calls that will not run and the state update
             for clients.
         """
+        with front_end():
+            return await self._call(request, handler)
+
+    async def _call(self, request: ModelRequest[Any], handler: Handler) -> Any:
         self._offered(request.tools)
         messages, mended = await self._mended(request)
         if mended:

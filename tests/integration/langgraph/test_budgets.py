@@ -256,7 +256,8 @@ async def test_spend_of_a_paused_turn_is_counted_once(rooms: Rooms) -> None:
 
 async def test_spend_of_a_run_that_crashed_is_not_forgotten(rooms: Rooms) -> None:
     class Crash(AgentMiddleware[Any, Any, Any]):
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:  # type: ignore[override]
+        @override
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             await handler(request)
             raise RuntimeError("the worker died")
 
@@ -282,7 +283,8 @@ async def test_calls_in_flight_hold_back_what_they_may_answer(rooms: Rooms, name
     gate, entered = asyncio.Event(), []
 
     class Slow(AgentMiddleware[Any, Any, Any]):
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:  # type: ignore[override]
+        @override
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             entered.append(1)
             await gate.wait()
             return await handler(request)
@@ -308,7 +310,8 @@ async def test_the_models_own_limit_is_held_back(rooms: Rooms, named: Any) -> No
         return using(3, 2)
 
     class Look(AgentMiddleware[Any, Any, Any]):
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:  # type: ignore[override]
+        @override
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             seen.append(await used(room, "tokens"))
             return await handler(request)
 
@@ -318,7 +321,8 @@ async def test_the_models_own_limit_is_held_back(rooms: Rooms, named: Any) -> No
         class Choose(AgentMiddleware[Any, Any, Any]):
             most, settings = None, None
 
-            async def awrap_model_call(self, request: Any, handler: Any) -> Any:  # type: ignore[override]
+            @override
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
                 model = request.model.model_copy(update={"max_tokens": self.most})
                 model._lines, model._sent = request.model._lines, request.model._sent
                 return await handler(request.override(model=model, model_settings=self.settings))
@@ -353,7 +357,8 @@ async def test_a_cancelled_model_call_costs_what_was_held_back(rooms: Rooms) -> 
     started = asyncio.Event()
 
     class Hang(AgentMiddleware[Any, Any, Any]):
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:  # type: ignore[override]
+        @override
+        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
             started.set()
             await asyncio.Event().wait()
 
@@ -396,7 +401,7 @@ class Streaming(Named):
     def _stream(self, messages: Any, *_args: Any, **_named: Any) -> Iterator[ChatGenerationChunk]:
         self._sent.append(list(messages))
         for n, usage in enumerate(self._usages):
-            piece = AIMessageChunk(f"w{n} ", usage_metadata=usage)
+            piece = AIMessageChunk(content=f"w{n} ", usage_metadata=usage)
             yield ChatGenerationChunk(message=piece)
 
 
@@ -472,7 +477,7 @@ async def test_the_model_that_answered_is_paid_where_it_has_a_price(
     rooms: Rooms, named: Any, answered: str | None, cost: int
 ) -> None:
     prices = {**PRICES, "dear": {"input": 100, "output": 100}}
-    more = {} if answered is None else {"response_metadata": {"model_name": answered}}
+    more: dict[str, Any] = {} if answered is None else {"response_metadata": {"model_name": answered}}
     room = rooms(using(10, 0, **more), budgets=Budgets(cost_per_thread="1", prices=prices))
     await room.say()
     assert await used(room, "cost") == cost

@@ -119,6 +119,7 @@ async def test_a_question_that_expired_ends_the_turn(rooms: Rooms) -> None:
 async def test_a_bare_or_foreign_answer_raises_nothing(paused: Room) -> None:
     (asked,) = await paused.asked()
     foreign = paused.sign(asked) | {"binding": "0" * 64}
+    again = asked
     for answer in (True, {"approved": True}, foreign, "yes"):
         await paused.resume({asked.id: answer})
         (again,) = await paused.asked()

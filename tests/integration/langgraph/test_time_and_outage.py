@@ -129,7 +129,7 @@ async def test_a_store_away_before_the_question(rooms: Rooms, names: tuple[str, 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("names", [("open",), ("claim",), ("get", "claim", "open", "charge")])
+@pytest.mark.parametrize("names", [("get",), ("claim",), ("get", "claim", "open", "charge")])
 async def test_a_store_away_at_the_answer_keeps_it(rooms: Rooms, names: tuple[str, ...]) -> None:
     room = rooms.paying()
     await room.say()

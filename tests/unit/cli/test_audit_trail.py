@@ -85,9 +85,7 @@ class Books:
             await store.claim(
                 Claim(key=new.key, new=new, run_id="r", owner="o", lease=1, executed_digest="d")
             )
-            await store.settle(
-                Settle(key=new.key, fence=1, status=status, outcome={"result": "x"})
-            )
+            await store.settle(Settle(key=new.key, fence=1, status=status, outcome={"result": "x"}))
             await store.aclose()
 
         asyncio.run(settle())
@@ -156,7 +154,7 @@ class TestHeads:
 
         def change(ring: Any) -> Any:
             kid = ring.newest("audit").kid
-            ring = rotate(ring, "audit", now=9_999_999_999)[0]
+            ring = rotate(ring, ["audit"], now=9_999_999_999)[0]
             return revoke(ring, kid, now=9_999_999_999)
 
         edit_keys(books.folder / "keys.json", change)
@@ -186,7 +184,9 @@ class TestHeads:
 
     def test_a_line_turned_into_text_is_edited(self, books: Books) -> None:
         books.sql("UPDATE audit_events SET line = CAST(line AS TEXT) WHERE seq = 2")
-        assert "edited: link 2: it is not what its hash was made of. (event k1:st" in failed("verify")
+        assert "edited: link 2: it is not what its hash was made of. (event k1:st" in failed(
+            "verify"
+        )
 
 
 class TestFile:
@@ -297,7 +297,9 @@ class TestExport:
         lines = (books.folder / "x.jsonl").read_bytes().splitlines(keepends=True)
         second = json.loads(lines[1])
         fake = {"seq": 2, "hash": second["hash"], "removed": 0, "at": 0, "by": "eve"}
-        line = json.dumps({"thread_id": "thread-a", "anchor": {**fake, "kid": None, "signature": None}})
+        line = json.dumps(
+            {"thread_id": "thread-a", "anchor": {**fake, "kid": None, "signature": None}}
+        )
         (books.folder / "x.jsonl").write_bytes(
             b"".join([lines[0], line.encode() + b"\n", *lines[2:]])
         )

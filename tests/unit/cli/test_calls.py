@@ -184,13 +184,13 @@ def test_a_reviewer_signs_with_their_own_key(
     assert data["signature"]["alg"] == "Ed25519"
 
 
-def test_without_a_key_file_only_ungated_calls_are_resolved(place: Place) -> None:
+def test_without_a_key_file_calls_are_shown_and_not_resolved(place: Place) -> None:
     place.file.unlink()
-    assert run("calls", "resolve", "b", "--failed", "never sent", "-y").exit_code == 0
-    assert place.row("b").outcome == {"error": {"kind": "ToolError", "message": "never sent"}}
-    done = run("calls", "resolve", "a", "--failed", "x", "-y")
-    assert done.exit_code == 2
-    assert place.row("a").status == "claimed"
+    assert "2 in doubt" in run("calls", "list").stdout
+    for letter in ("a", "b"):
+        done = run("calls", "resolve", letter, "--failed", "never sent", "-y")
+        assert done.exit_code == 2, done.output
+        assert place.row(letter).status == "claimed"
 
 
 def test_no_database_is_a_clear_refusal(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

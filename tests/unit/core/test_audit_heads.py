@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_head_that_is_not_signed() -> None:
         {"signature": '{"alg":"none","mac":""}'},
     ],
 )
-def test_a_signature_of_another_head(changed: dict[str, object]) -> None:
+def test_a_signature_of_another_head(changed: dict[str, Any]) -> None:
     head = replace(signed(), **changed)
     assert "does not match its signature by the key shared-audit" in said(judged_head(head, RING))
 

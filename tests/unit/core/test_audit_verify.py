@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -256,7 +257,8 @@ def test_after_a_gap_a_run_may_have_gone_on() -> None:
 
 @pytest.mark.parametrize(("column", "value"), [("event_id", "other"), ("kind", "other")])
 def test_a_column_beside_the_line_that_was_changed_is_found(column: str, value: str) -> None:
-    made = [FULL[0], replace(FULL[1], **{column: value}), *FULL[2:]]
+    changes: dict[str, Any] = {column: value}
+    made = [FULL[0], replace(FULL[1], **changes), *FULL[2:]]
     assert faults(made, head_of(FULL)) == [(2, "edited")]
 
 
@@ -318,7 +320,7 @@ class TestWitnesses:
         found = [fault for event in events for fault in verifier.add(event)]
         return [f"{one.seq} {one.kind}" for one in found + verifier.finish(head_of(events))]
 
-    def witness(self, at: StoredEvent, **changes: str) -> Witness:
+    def witness(self, at: StoredEvent, **changes: Any) -> Witness:
         return replace(Witness(seq=at.seq, hash=at.hash, source="the file"), **changes)
 
     def test_heads_that_agree_are_no_fault(self) -> None:

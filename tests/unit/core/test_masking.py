@@ -37,3 +37,7 @@ def test_what_looks_like_a_secret_is_hidden_without_being_named(text: str) -> No
 
 def test_text_nested_too_deeply_to_parse_is_still_searched() -> None:
     assert "***" in MASK.text("[" * 200_000 + "password=hunter22")
+
+
+def test_json_within_a_text_is_searched_too() -> None:
+    assert MASK.value({"text": '{"email": "x@y.z"}'}) == {"text": '{"email": "***"}'}

@@ -162,7 +162,7 @@ async def test_an_undeclared_argument_that_is_no_json_is_refused_even_where_stri
 @pytest.mark.anyio
 async def test_results_are_masked_also_when_they_are_replayed() -> None:
     async with wired(WRITE, LOOK, policy=Policy(results={"write": ["card"]})) as kit:
-        body = {"body": lambda _: {"card": "4000", "n": 1}}
+        body: dict[str, Any] = {"body": lambda _: {"card": "4000", "n": 1}}
         assert await kit.run(WRITING, **body) == {"card": "***", "n": 1}
         assert await kit.run(WRITING, **body) == {"card": "***", "n": 1}
         assert await kit.run(make_call("look", id="l", text=""), **body) == {"card": "4000", "n": 1}
@@ -174,15 +174,16 @@ def test_escalations_need_a_durable_ledger(tmp_path: Path) -> None:
 
     policy = Policy(escalate={"*": "x"})
     memory, file = MemoryStore(), open_store(f"sqlite:///{tmp_path / 'a.db'}")
-    for store in (None, memory):
+    stores: list[Any] = [None, memory]
+    for store in stores:
         with pytest.raises(ConfigurationError, match="no durable ledger"):
             check_ledger(policy, store, asks=True)
     check_ledger(policy, file, asks=True)
     check_ledger(policy, memory, asks=False)
     check_ledger(Policy(), memory, asks=True)
     check_ledger(None, memory, asks=True)
-    for store in (memory, file):
-        asyncio.run(store.aclose())
+    asyncio.run(memory.aclose())
+    asyncio.run(file.aclose())
 
 
 @pytest.mark.anyio

@@ -35,7 +35,9 @@ class Telemetry:
         self.audit = Auditor(clock=self.clock)
         self.seq = 0
 
-    def tell(self, kind: str, subject: Subject = SUBJECT, turn: str = "turn-1", **data: Any) -> None:
+    def tell(
+        self, kind: str, subject: Subject = SUBJECT, turn: str = "turn-1", **data: Any
+    ) -> None:
         self.clock.advance(1)
         event = self.audit.event(kind, make_context(turn_id=turn), subject, **data)
         self.seq += 1
