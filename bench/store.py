@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from adapter.core.chain import GENESIS, link_hash, read_link
+from adapter.cli.trail import all_threads, verify_thread
 from adapter.core.store import Charge, Claim, Event, NewCall, Settle
 from adapter.core.types import CallStatus
 from adapter.stores import SqlStore, open_store
@@ -28,19 +28,20 @@ from adapter.stores import SqlStore, open_store
 CALLERS = 64
 PER_THREAD = 8
 BODY = (
-    b'{"arguments":{"amount_cents":500,"order_id":"A-1001"},"at":1800000000000,"call_id":"call_%d",'
-    b'"kind":"started","run_id":"0d4f3a52-2f0c-4f3e-9f7e-0a7d0a3c9b11","tool":"issue_refund","v":1}'
+    b'{"arguments_digest":"' + b"a" * 64 + b'","at":1800000000000,"call_id":"call_%d",'
+    b'"data":{"arguments":{"amount_cents":500,"order_id":"A-1001"}},"id":"%b","kind":"%b",'
+    b'"run_id":"run-1","thread_id":"%b","tool":"issue_refund","turn_id":"turn-1","user":null,"v":1}'
 )
 
 
 def event(kind: str, thread: str, key: str, n: int) -> Event:
     return Event(
-        id=f"{kind}:{key}",
+        id=f"{key}:{kind}",
         thread_id=thread,
         run_id="run-1",
         turn_id="turn-1",
         kind=kind,
-        body=BODY % n,
+        body=BODY % (n, f"{key}:{kind}".encode(), kind.encode(), thread.encode()),
     )
 
 
@@ -164,23 +165,14 @@ def measure(uri: str, sync: str, what: str, writers: int, total: int) -> float:
 
 
 async def verify(uri: str) -> tuple[int, float]:
-    """Read and check every chain; return links and seconds."""
+    """Verify every chain as `adapter audit verify` does; return links and seconds."""
     store = open_store(uri)
     count = 0
     began = time.perf_counter()
-    for head in await store.heads():
-        prev, seq = GENESIS, 0
-        while True:
-            links = await store.events(head.thread_id, seq, 10_000)
-            for stored in links:
-                taken = read_link(stored.line)
-                assert taken.prev == prev
-                assert link_hash(stored.line) == stored.hash
-                prev, seq = stored.hash, taken.seq
-            count += len(links)
-            if len(links) < 10_000:
-                break
-        assert prev == head.hash
+    for thread_id in await all_threads(store, {}):
+        verdict = await verify_thread(store, thread_id)
+        assert not verdict.faults, verdict.faults[:3]
+        count += verdict.count
     seconds = time.perf_counter() - began
     await store.aclose()
     return count, seconds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapter.core.approvals import ApprovalDecision, ApprovalPort
 from adapter.core.budgets import Budgets
+from adapter.core.cache import ResultCache
 from adapter.core.deferred import DeferredApproval
 from adapter.core.errors import (
     AdapterError,
@@ -34,7 +35,8 @@ from adapter.core.executor import Executor
 from adapter.core.functions import FunctionTool
 from adapter.core.keys import Key, KeyRing
 from adapter.core.merge import Merge, MergeRule
-from adapter.core.policy import Policy
+from adapter.core.policy import Escalation, Policy
+from adapter.core.rates import Rate
 from adapter.core.spec import (
     ApprovalRule,
     Condition,
@@ -45,6 +47,7 @@ from adapter.core.spec import (
     ToolSpec,
 )
 from adapter.core.types import CallContext, Effects, ToolCall, current_context
+from adapter.policyfile import load_policy, policy_schema
 
 __all__ = [
     "AdapterError",
@@ -64,6 +67,7 @@ __all__ = [
     "ConfigurationError",
     "DeferredApproval",
     "Effects",
+    "Escalation",
     "Executor",
     "FlowCompileError",
     "FlowError",
@@ -79,8 +83,10 @@ __all__ = [
     "NamedCondition",
     "Policy",
     "PolicyDenied",
+    "Rate",
     "RateLimited",
     "Registry",
+    "ResultCache",
     "Retry",
     "StoreUnavailable",
     "ToolArgsInvalid",
@@ -92,4 +98,6 @@ __all__ = [
     "ToolUsageError",
     "UnknownTool",
     "current_context",
+    "load_policy",
+    "policy_schema",
 ]

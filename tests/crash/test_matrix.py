@@ -33,7 +33,7 @@ class Case:
     def __init__(self, zygote: Zygote, uri: str, folder: Path, kind: str) -> None:
         self.zygote = zygote
         self.folder = folder
-        self.named = {
+        self.named: dict[str, Any] = {
             "folder": str(folder),
             "uri": uri,
             "kind": kind,

@@ -14,8 +14,8 @@ import shutil
 import subprocess
 import sys
 import traceback
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 from tests.support.room import open_questions
 from tests.support.worker import Saver, Worker
-from tests.support.zygote import ROOT
+from tests.support.zygote import ROOT, say
 
 from adapter import AdapterError, ApprovalDecision
 
@@ -97,7 +97,7 @@ async def race(named: dict[str, Any], number: int, shared: bool, lines: Any, out
                 reply = "done"
             except AdapterError as error:
                 reply = error.code
-            except Exception:
+            except Exception:  # noqa: BLE001 - reported to the test
                 reply = traceback.format_exc()
             out.write(json.dumps(reply) + "\n")
             out.flush()
@@ -118,7 +118,7 @@ def main(named: dict[str, Any], workers: int) -> None:
     with os.fdopen(read) as pipe:
         made = json.load(pipe)
     os.waitpid(pid, 0)
-    children = []
+    children: list[tuple[int, Any, Any]] = []
     for number in range(workers):
         down, up = os.pipe(), os.pipe()
         if (pid := os.fork()) == 0:
@@ -133,12 +133,12 @@ def main(named: dict[str, Any], workers: int) -> None:
         os.close(down[0])
         os.close(up[1])
         children.append((pid, os.fdopen(down[1], "w"), os.fdopen(up[0])))
-    print(json.dumps(made), flush=True)
+    say(made)
     for line in sys.stdin:
         for _, into, _ in children:
             into.write(line)
             into.flush()
-        print(json.dumps([json.loads(outof.readline()) for _, _, outof in children]), flush=True)
+        say([json.loads(outof.readline()) for _, _, outof in children])
     for pid, into, outof in children:
         into.close()
         os.waitpid(pid, 0)

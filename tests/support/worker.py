@@ -135,7 +135,7 @@ class Worker:
     async def _effect(self, text: str) -> str:
         context = current_context()
         assert context is not None
-        while self.hold and "message saved" not in self.crash.reached:
+        while self.hold and "message saved" not in self.crash.reached:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         self.crash("before effect")
         line = json.dumps({"tool": self.kind, "key": context.idempotency_key, "pid": os.getpid()})
@@ -155,7 +155,7 @@ class Worker:
             return ai(text="done")
         return ai(call(self.kind, "c1", text="x"))
 
-    def graph(self, saver: Saver) -> Any:
+    def graph(self, saver: Any) -> Any:
         saver.reached = self.crash
         saver.hold = self.hold
         return create_agent(
@@ -179,7 +179,7 @@ class Worker:
 
         A thread that was killed before its first checkpoint has nothing to go on with.
         """
-        given = None if answer is None else Command(resume=answer)
+        given: Any = None if answer is None else Command(resume=answer)
         config = self.config
         if run_id is not None:
             config["run_id"] = uuid.UUID(run_id)
@@ -204,7 +204,7 @@ class Worker:
         async with Saver.from_conn_string(self.file) as saver:
             state = await self.graph(saver).aget_state(self.config)
             messages = state.values.get("messages", [])
-            rows = []
+            rows: list[Any] = []
             for message in messages:
                 rows += await self.real.of_message(self.thread, message.id or "")
             found = [one.content for one in messages if isinstance(one, ToolMessage)]

@@ -70,12 +70,18 @@ class Zygote:
 def _child(module: Any, function: str, named: dict[str, Any], out: int) -> None:
     try:
         result = getattr(module, function)(**named)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - reported to the test
         result = {"traceback": traceback.format_exc()}
     with os.fdopen(out, "w") as pipe:
         json.dump(result, pipe)
     sys.stderr.flush()
     os._exit(0)
+
+
+def say(reply: Any) -> None:
+    """Send one line to the process that started this one."""
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
 
 
 def main(name: str) -> None:
@@ -93,10 +99,7 @@ def main(name: str) -> None:
                 os.kill(pid, signal.SIGKILL)
             text = pipe.read()
         _, status = os.waitpid(pid, 0)
-        print(
-            json.dumps([os.waitstatus_to_exitcode(status) * -1, json.loads(text or "null")]),
-            flush=True,
-        )
+        say([-os.waitstatus_to_exitcode(status), json.loads(text or "null")])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from adapter.core.audit_faults import Fault, Witness
 from adapter.core.audit_heads import judged_anchor, judged_head
@@ -29,6 +29,12 @@ class Trail(Protocol):
         self, thread_id: str, after: int = 0, limit: int = 1000
     ) -> Sequence[StoredEvent]:
         """Return links of a thread's chain with ``seq > after``, in order."""
+        ...
+
+    async def link_rows(
+        self, thread_id: str, after: int = 0, limit: int = 1000
+    ) -> Sequence[Sequence[Any]]:
+        """Return the same as columns."""
         ...
 
     async def heads(self, thread_id: str | None = None) -> Sequence[ThreadHead]:
@@ -104,7 +110,7 @@ async def _verify(
     cursor = 0
     heads: Sequence[ThreadHead] | None = None
     while True:
-        page = await trail.events(thread_id, after=cursor, limit=PAGE)
+        page = await trail.link_rows(thread_id, after=cursor, limit=PAGE)
         if not page:
             if heads is not None:
                 break
@@ -112,10 +118,10 @@ async def _verify(
             heads = await trail.heads(thread_id)
             continue
         heads = None
-        for event in page:
-            if found := verifier.add(event):
+        for row in page:
+            if found := verifier.add_row(row):
                 faults += found
-        cursor = page[-1].seq
+        cursor = page[-1][1]
     head = heads[0] if heads else None
     faults += verifier.finish(head)
     if keys is not None:

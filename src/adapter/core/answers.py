@@ -13,6 +13,7 @@ from typing import Any, Literal
 from adapter.core.decisions import INVALID, ApprovalDecision
 from adapter.core.errors import InvalidAnswer, ModelVisibleError
 from adapter.core.keys import KeyRing
+from adapter.core.redaction import mask_arguments
 from adapter.core.people import People
 from adapter.core.signing import answer_digest, check_answer, from_iso
 from adapter.core.spec import DecisionKind
@@ -62,6 +63,21 @@ class Refusal:
     message: str
     digest: str
     delivery: Delivery
+
+
+def completed(edited: JsonObject, bound: JsonObject, masks: tuple[str, ...]) -> JsonObject:
+    """Return what a reviewer who saw masks means by an edit.
+
+    Declared masks keep their bound value; so does an argument given back exactly as it was shown.
+    """
+    shown = mask_arguments(bound, masks)
+    kept = {name: bound[name] for name in masks if name in bound}
+    same = {
+        name: bound[name]
+        for name, value in edited.items()
+        if name in bound and value == shown[name] and value != bound[name]
+    }
+    return edited | same | kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +168,13 @@ class AnswerCheck:
     def _arguments(self, decision: ApprovalDecision, *, before: bool) -> JsonObject:
         if decision.edited_args is None:
             return self.arguments
-        hidden = {name: self.arguments[name] for name in self.masks if name in self.arguments}
-        if before:
-            # Judged when it was accepted; whether it may still run is decided at the claim.
-            return decision.edited_args | hidden
-        if hidden.keys() & decision.edited_args.keys():
+        if set(self.masks) & decision.edited_args.keys():
             raise InvalidAnswer(INVALID)
+        wanted = completed(decision.edited_args, self.arguments, self.masks)
         try:
-            return self.edit(decision.edited_args | hidden)
+            return self.edit(wanted)
         except ModelVisibleError as error:
+            if before:
+                # Judged when it was accepted; whether it may still run is decided at the claim.
+                return wanted
             raise InvalidAnswer(INVALID) from error

@@ -223,12 +223,10 @@ class Asker:
         scope = f"refused:{work.subject.key}:{minute}"
         turn = await self.journal.store.charge(
             [Charge(scope=scope, limit=REFUSALS_PER_MINUTE)],
-            [event],
             unless=f"{event.thread_id}\n{event.id}",
-            show=[scope],
         )
         if turn.exceeded is None:
-            return True
+            return await self.journal.store.append([event]) > 0
         return await self.journal.record(
             "answers_refused_merged", work.ctx, work.subject, part=str(minute), once=True
         )

@@ -61,12 +61,23 @@ class ChainVerifier:
         Returns:
             The faults found at this link; missing ones are only known at the end.
         """
+        return self.add_row(
+            (event.thread_id, event.seq, event.event_id, event.kind, event.line, event.hash)
+        )
+
+    def add_row(self, row: Sequence[Any]) -> list[Fault]:
+        """Judge one link given as its columns, which is what most of them need no record for.
+
+        Args:
+            row: thread_id, seq, event_id, kind, line and hash.
+
+        Returns:
+            As ``add``.
+        """
         self.count += 1
-        seq, line, stored = event.seq, event.line, event.hash
+        thread_id, seq, event_id, kind, line, stored = row
         if seq == self.last + 1 and self._linked and seq not in self._witnesses:
-            start = f',"id":"{event.event_id}","kind":"{event.kind}","run_id":"'.encode(
-                errors="surrogatepass"
-            )
+            start = f',"id":"{event_id}","kind":"{kind}","run_id":"'.encode(errors="surrogatepass")
             # Only plain text follows in a canonical body, so the last place is the real one.
             at = line.rfind(start)
             cut = line.find(self._ending, at)
@@ -82,7 +93,11 @@ class ChainVerifier:
                 self._runs[run] = number
                 self.last, self.hash = seq, stored
                 return []
-        return self._judge(event)
+        return self._judge(
+            StoredEvent(
+                thread_id=thread_id, seq=seq, event_id=event_id, kind=kind, line=line, hash=stored
+            )
+        )
 
     def finish(self, head: ThreadHead | None) -> list[Fault]:
         """Compare with the heads and name what is missing.

@@ -188,10 +188,6 @@ class Budgets:
         """Tell whether this model has a price."""
         return self._cost(model, Usage()) is not None
 
-    def turn_tools(self, ctx: CallContext) -> str:
-        """Counter of the tool calls of a turn."""
-        return _scope(ctx, "turn", "tool_calls")
-
     def thread_total(self, ctx: CallContext) -> str:
         """Counter of all tool calls of a thread, also for display."""
         return _scope(ctx, "thread", "tool_calls")
@@ -234,17 +230,22 @@ def _whole(name: str, value: object) -> None:
 
 def _scope(ctx: CallContext, span: str, what: str) -> str:
     if span == "turn":
-        return f"turn:{ctx.thread_id}:{ctx.place.turn_id}:{what}"
+        return f"turn:{_named(ctx.thread_id)}:{_named(ctx.place.turn_id)}:{what}"
     if span == "thread":
-        return f"thread:{ctx.thread_id}:{what}"
+        return f"thread:{_named(ctx.thread_id)}:{what}"
     return f"{_owner(ctx)}:{what}"
 
 
 def _owner(ctx: CallContext) -> str:
-    """Name the user; one whose name holds the separator must not name another's counter."""
+    """Name the user, or where nobody is known the thread."""
     if ctx.user is None:
-        return f"user-of:{ctx.thread_id}"
-    return f"user:{ctx.user.replace('%', '%25').replace(':', '%3A')}"
+        return f"user-of:{_named(ctx.thread_id)}"
+    return f"user:{_named(ctx.user)}"
+
+
+def _named(name: str) -> str:
+    """Escape a name: one that holds the separator must not name another's counter."""
+    return name.replace("%", "%25").replace(":", "%3A")
 
 
 def _rated(rate: Rate | str | None, ctx: CallContext, what: str, mark: str) -> list[Charge]:

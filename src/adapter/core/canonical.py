@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "checked_json",
     "digest",
     "domain",
+    "loads",
     "strict_loads",
 ]
 
@@ -36,6 +38,7 @@ _encode = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, separators=(",", ":"), sort_keys=True
 ).encode
 _PREFIX = b"agent-adapter:"
+SAFE_DIGITS = 15
 SAFE_INTEGER = 2**53 - 1
 """Largest integer that every JSON reader keeps exact."""
 
@@ -167,4 +170,33 @@ def strict_loads(text: str | bytes) -> Any:
         msg = f"{name} is not JSON"
         raise ValueError(msg)
 
-    return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    return json.loads(
+        text,
+        object_pairs_hook=pairs,
+        parse_constant=constant,
+        parse_float=_finite,
+        parse_int=_whole,
+    )
+
+
+def loads(text: str | bytes) -> Any:
+    """Parse JSON that this adapter wrote, so that its canonical form is the same again."""
+    return json.loads(text, parse_int=_whole)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        msg = "a number is too large for JSON"
+        raise ValueError(msg)
+    return number
+
+
+def _whole(text: str) -> int | float:
+    """Read an integer; a large whole float is written like one, and is a float again."""
+    return int(text) if len(text) <= SAFE_DIGITS else _wide(text)
+
+
+def _wide(text: str) -> int | float:
+    number = int(text) if len(text) <= 2 * SAFE_DIGITS else 2 * SAFE_INTEGER
+    return number if abs(number) <= SAFE_INTEGER else _finite(text)

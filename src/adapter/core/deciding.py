@@ -12,11 +12,16 @@ from typing import Any
 from adapter.core.answers import Answer
 from adapter.core.errors import AdapterError, ApprovalDenied
 from adapter.core.journal import Journal, error_outcome
+from adapter.core.redaction import mask_arguments
 from adapter.core.store import Event
 from adapter.core.types import CallStatus, JsonObject
 from adapter.core.work import Work
 
 __all__ = ["Decider"]
+
+
+def _shown(work: Work, edited: JsonObject | None) -> JsonObject | None:
+    return None if edited is None else mask_arguments(edited, work.spec.masks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +42,7 @@ class Decider:
             decision=raw.get("kind"),
             reviewer=raw.get("reviewer"),
             reason=raw.get("reason"),
-            edited_args=raw.get("edited_args"),
+            edited_args=_shown(work, raw.get("edited_args")),
             kid=answer.kid,
             answer_digest=answer.digest,
         )

@@ -356,16 +356,13 @@ class Executor:
             await self._after(work)
             return result
         await self._before(work)
-        claimed = await self.journal.claim(
-            work.ctx,
-            work.subject,
-            arguments=work.arguments,
+        return await self._claimed(
+            work,
+            work.arguments,
             charges=charges,
-            repeatable=work.spec.effects.repeatable,
             new=self.journal.new_call(work.call, work.ctx, work.identity),
             unique=True,
         )
-        return await self._claimed(work, claimed, work.arguments)
 
     async def _work(
         self,
@@ -425,13 +422,16 @@ class Executor:
                     if not self._past.takeover(work, row):
                         return await self._past.earlier(work, row)
                     self.port.revisit(row)
-                    return await self._claim(work, None, executed_before(work, row))
+                    return await self._claim(work, None, self._executed(work, row))
                 answer = await self._asker.ask(work, rule, row)
             except ModelVisibleError as error:
                 if not isinstance(error, ApprovalExpired):
                     await self._past.refused(work, error)
                 raise
             return await self._answered(work, answer)
+
+    def _executed(self, work: Work, row: CallRow) -> JsonObject:
+        return executed_before(work, row, self.registry.schemas[work.spec.name].validate)
 
     async def _pausable(self, work: Work, row: CallRow) -> None:
         """Refuse to pause behind a call that would run again with the task.
@@ -451,8 +451,11 @@ class Executor:
         raise ToolUsageError(msg)
 
     async def _answered(self, work: Work, answer: Answer) -> Any:
-        if answer.approves:
-            return await self._claim(work, answer, answer.arguments or {})
+        if answer.decision is None or (answer.approves and answer.arguments is None):
+            msg = "The approval port returned an answer without a decision; nothing ran."
+            raise ConfigurationError(msg)
+        if answer.approves and answer.arguments is not None:
+            return await self._claim(work, answer, answer.arguments)
         closed, result = await self._decider.close(work, answer)
         if closed:
             return result
@@ -468,19 +471,22 @@ class Executor:
                 "answer": answer.digest,
                 "interrupt_id": answer.interrupt_id,
             }
-        claimed = await self.journal.claim(
-            work.ctx,
-            work.subject,
-            arguments=arguments,
-            charges=self._ruling.charges(work),
-            repeatable=work.spec.effects.repeatable,
-            **fields,
-        )
-        return await self._claimed(work, claimed, arguments)
+        return await self._claimed(work, arguments, charges=self._ruling.charges(work), **fields)
 
-    async def _claimed(self, work: Work, claimed: Claimed, arguments: JsonObject) -> Any:
-        if claimed.state == "claimed" and claimed.row is not None:
-            result = await self._runner.run(work, claimed.row.fence, arguments)
+    async def _claimed(self, work: Work, arguments: JsonObject, **claim: Any) -> Any:
+        """Claim and run a call; where it cannot be claimed, deal with its past."""
+
+        async def make() -> Claimed:
+            return await self.journal.claim(
+                work.ctx,
+                work.subject,
+                arguments=arguments,
+                repeatable=work.spec.effects.repeatable,
+                **claim,
+            )
+
+        claimed, result = await self._runner.run(work, make, arguments)
+        if claimed.state == "claimed":
             await self._after(work)
             return result
         if claimed.state == "exceeded":

@@ -21,6 +21,9 @@ __all__ = ["Fence", "Invocation", "held", "timed"]
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+STOPPING = 1.0
+"""Seconds a tool that was stopped may take to end before it counts as still running."""
+
 
 class Fence:
     """Lets the claimed call through once, with the claimed arguments only."""
@@ -126,29 +129,28 @@ async def timed(
     Raises:
         ToolTimeout: It did not end in time. Its effect may have happened.
     """
-    limit = asyncio.timeout(seconds)
-    task: asyncio.Task[T] | None = None
+    # A task of its own, because a coroutine may swallow its cancellation and go on.
+    task = asyncio.ensure_future(work)
     try:
-        async with limit:
-            if cancellable:
-                return await work
-            task = asyncio.ensure_future(work)
-            return await asyncio.shield(task)
-    except TimeoutError as error:
-        if not limit.expired():
-            raise
-        if task is not None:
-            task.add_done_callback(late)
-        msg = f"The tool did not finish within {seconds:g} s."
-        raise ToolTimeout(msg) from error
+        done, _ = await asyncio.wait({task}, timeout=seconds)
     except asyncio.CancelledError:
-        running = asyncio.current_task()
-        if running is None or running.cancelling():
-            raise
+        task.add_done_callback(_quiet)
+        if cancellable:
+            task.cancel()
+        raise
+    if not done:
+        if cancellable:
+            task.cancel()
+            await asyncio.wait({task}, timeout=min(seconds, STOPPING))
+        task.add_done_callback(late)
+        msg = f"The tool did not finish within {seconds:g} s."
+        raise ToolTimeout(msg)
+    if task.cancelled():
         # The tool cancelled itself (a library's time limit, a closed session): an error of this
         # call only, never the end of the run.
         msg = "The tool cancelled itself."
-        raise _SelfCancelled(msg) from None
+        raise _SelfCancelled(msg)
+    return task.result()
 
 
 class _SelfCancelled(RuntimeError):

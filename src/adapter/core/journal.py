@@ -26,6 +26,7 @@ from adapter.core.errors import (
     ToolError,
     ToolFailed,
     ToolTimeout,
+    ToolUsageError,
     UnknownTool,
 )
 from adapter.core.keys import Key
@@ -56,6 +57,7 @@ _RECORDED: dict[str, type[AdapterError]] = {
         ToolError,
         ToolFailed,
         ToolTimeout,
+        ToolUsageError,
         UnknownTool,
     )
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from adapter.core.answers import completed
 from adapter.core.approvals import ApprovalPort
 from adapter.core.budgets import exceeded
 from adapter.core.errors import AdapterError, ApprovalExpired, StoreUnavailable
@@ -112,10 +113,11 @@ class Past:
         )
 
 
-def executed_before(work: Work, row: CallRow) -> JsonObject:
+def executed_before(
+    work: Work, row: CallRow, validate: Callable[[JsonObject], JsonObject]
+) -> JsonObject:
     """Return the arguments an earlier claim ran with."""
     edited = (row.decision or {}).get("edited_args")
     if edited is None:
         return work.arguments
-    hidden = {name: work.arguments[name] for name in work.spec.masks if name in work.arguments}
-    return dict(edited) | hidden
+    return validate(completed(edited, work.arguments, work.spec.masks))

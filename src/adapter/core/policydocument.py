@@ -212,8 +212,8 @@ class _Reader:
                 near = get_close_matches(key, known, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else f": {', '.join(known)}"
                 raise self._fault((*path, key), f"is no key of a policy here{hint}")
-            elif "additionalProperties" in schema:
-                self.check(schema["additionalProperties"], item, (*path, key))
+            else:
+                self.check(schema.get("additionalProperties", {}), item, (*path, key))
         for key in schema.get("required", ()):
             if key not in value:
                 raise self._fault(path, f"lacks {key!r}")

@@ -151,14 +151,14 @@ class Raises:
             try:
                 answer = await self.asker.ask(work, _RULE, row)
                 if answer.approves:
-                    return await self._claim(work, answer)
+                    return await self._claim(work, row, answer)
                 await self.decider.close(work, answer)
             except (ApprovalDenied, ApprovalExpired):
                 return False
             # somebody else was quicker
             return await self._over(work, await self._journal.store.get(row.key) or row)
 
-    async def _claim(self, work: Work, answer: Answer) -> bool:
+    async def _claim(self, work: Work, row: CallRow, answer: Answer) -> bool:
         raised = Charge(scope=f"raise:{_scope(work.call)}", amount=work.arguments["raise_by"])
         claimed = await self._journal.claim(
             work.ctx,
@@ -171,11 +171,9 @@ class Raises:
             answer=answer.digest,
             interrupt_id=answer.interrupt_id,
         )
-        row = claimed.row
-        if claimed.state == "expired" and row is not None:
+        row = claimed.row or row
+        if claimed.state == "expired":
             await self.asker.expire(work, row)
-        if row is None:
-            return False
         if claimed.state != "claimed":
             return await self._over(work, row)
         await self._settle(work, row)

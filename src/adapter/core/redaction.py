@@ -67,7 +67,8 @@ def mask_arguments(arguments: Mapping[str, Any], masks: Iterable[str]) -> dict[s
     """
     hidden = frozenset(masks)
     return {
-        name: MASK if name in hidden else mask_value(value) for name, value in arguments.items()
+        name: MASK if name in hidden else value
+        for name, value in mask_value(dict(arguments)).items()
     }
 
 

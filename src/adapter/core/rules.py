@@ -5,10 +5,12 @@ A typing error in a rule must never remove a gate, so every rule is checked when
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import ConfigurationError
 from adapter.core.types import JsonObject
 
@@ -20,6 +22,8 @@ __all__ = [
     "NamedCondition",
     "combined",
 ]
+
+_log = logging.getLogger(__name__)
 
 DecisionKind = Literal["approve", "edit", "reject", "respond"]
 DECISION_KINDS: tuple[DecisionKind, ...] = ("approve", "edit", "reject", "respond")
@@ -63,7 +67,11 @@ class Condition:
 
     def describe(self) -> JsonObject:
         """Return the JSON form that goes into the policy digest."""
-        value = list(self.value) if isinstance(self.value, tuple | set) else self.value
+        value = self.value
+        if isinstance(value, set | frozenset):
+            value = sorted(value, key=canonical_bytes)  # a set's own order differs per process
+        elif isinstance(value, tuple):
+            value = list(value)
         return {"argument": self.argument, "op": self.op, "value": value}
 
 
@@ -82,8 +90,12 @@ class NamedCondition:
             raise ConfigurationError(msg)
 
     def holds(self, arguments: Mapping[str, Any]) -> bool:
-        """Evaluate the callable."""
-        return bool(self.test(arguments))
+        """Evaluate the callable; one that fails counts as holding."""
+        try:
+            return bool(self.test(arguments))
+        except Exception:
+            _log.exception("the condition %s failed; it counts as holding", self.name)
+            return True
 
     def describe(self) -> JsonObject:
         """Return the JSON form that goes into the policy digest."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tenacity import (
@@ -35,7 +36,7 @@ from adapter.core.journal import Journal, error_outcome
 from adapter.core.redaction import mask_text
 from adapter.core.scope import task_scope
 from adapter.core.spec import Retry
-from adapter.core.store import Charge
+from adapter.core.store import Charge, Claimed
 from adapter.core.types import CallStatus, JsonObject, running_call
 from adapter.core.work import Work
 
@@ -91,13 +92,18 @@ class Runner:
         self.journal.store.post([audit.event(kind, ctx, subject, part=self.journal.ids())])
         return None, result
 
-    async def run(self, work: Work, fence: int, arguments: JsonObject) -> Any:
-        """Run a claimed call and settle it.
+    async def run(
+        self, work: Work, claim: Callable[[], Awaitable[Claimed]], arguments: JsonObject
+    ) -> tuple[Claimed, Any]:
+        """Claim a call, run it and settle it, as one piece that cancellation does not tear.
 
         Args:
             work: The call.
-            fence: Number of the claim.
-            arguments: What was claimed; differs from the model's after an edit.
+            claim: Makes the claim.
+            arguments: What is claimed; differs from the model's after an edit.
+
+        Returns:
+            What became of the claim, and the host's result if it was claimed.
 
         Raises:
             ToolError: Raised by the tool for the model.
@@ -105,13 +111,23 @@ class Runner:
             ToolTimeout: It did not end in time.
         """
 
+        fence: list[int] = []
+
+        async def piece() -> tuple[Claimed, Any]:
+            claimed = await claim()
+            if claimed.state != "claimed" or claimed.row is None:
+                return claimed, None
+            fence.append(claimed.row.fence)
+            return claimed, await self._invoke_and_settle(work, claimed.row.fence, arguments)
+
         async def abandon() -> None:
-            await self._settle(
-                work, fence, CallStatus.IN_DOUBT, None, reason="cancelled while running"
-            )
+            for number in fence:
+                await self._settle(
+                    work, number, CallStatus.IN_DOUBT, None, reason="cancelled while running"
+                )
 
         return await held(
-            self._invoke_and_settle(work, fence, arguments),
+            piece(),
             self.grace,
             abandon,
             stop=work.invocation.cancellable,
@@ -223,16 +239,29 @@ class Runner:
         """Record the result of a tool that outlived its time limit."""
         if fence is None or task.cancelled() or task.exception() is not None:
             return
-        outcome = {"result": work.invocation.record(task.result())}
-        settling = asyncio.ensure_future(
-            self._settle(work, number, CallStatus.SUCCEEDED, outcome, late=True)
-        )
+        result = task.result()
+        failed = work.invocation.failed(result)
+        try:
+            outcome = {"result": work.invocation.record(result)}
+        except ToolUsageError as error:
+            failed, outcome = True, error_outcome(error)
+        status = CallStatus.FAILED if failed else CallStatus.SUCCEEDED
+        settling = asyncio.ensure_future(self._settle(work, number, status, outcome, late=True))
         _keep.add(settling)
         settling.add_done_callback(_keep.discard)
 
     async def _settle(
         self, work: Work, fence: int, status: CallStatus, outcome: Any, **data: Any
     ) -> None:
+        settle = partial(
+            self.journal.settle, work.ctx, work.subject, fence, status, outcome, **data
+        )
+        try:
+            await settle()
+        except StoreUnavailable:
+            _log.warning("an outcome could not be recorded; trying again")
+        else:
+            return
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(_SETTLE_ATTEMPTS),
             wait=wait_exponential(multiplier=0.1, max=1),
@@ -241,7 +270,7 @@ class Runner:
             reraise=True,
         ):
             with attempt:
-                await self.journal.settle(work.ctx, work.subject, fence, status, outcome, **data)
+                await settle()
 
 
 _keep: set[asyncio.Future[None]] = set()

@@ -101,7 +101,10 @@ def _portable(schema: Any) -> Any:
     if isinstance(schema, list):
         return [_portable(part) for part in schema]
     if type(schema) is int and abs(schema) > SAFE_INTEGER:
-        return float(schema)
+        try:
+            return float(schema)
+        except OverflowError:
+            return str(schema)
     return schema
 
 

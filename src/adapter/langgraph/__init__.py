@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from adapter.langgraph.approval import LangGraphApproval
     from adapter.langgraph.bridge import run_sync
     from adapter.langgraph.channels import reducer
+    from adapter.langgraph.compression import Compression, Compressor, langgraph_compressor
     from adapter.langgraph.governed import registry_of
     from adapter.langgraph.integration import INTEGRATION, bind_context, export_tool
     from adapter.langgraph.middleware import AdapterMiddleware
-    from adapter.langgraph.one_use import one_use
+    from adapter.langgraph.oneuse import one_use
     from adapter.langgraph.policing import PolicyMiddleware, adapter_middleware
     from adapter.langgraph.tasks import fan_out, tool_task
-    from adapter.langgraph.tool_node import tool_node
+    from adapter.langgraph.toolnode import tool_node
     from adapter.langgraph.wrappers import (
         PolicyGate,
         adapter_awrap_tool_call,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = [
     "INTEGRATION",
     "AdapterMiddleware",
+    "Compression",
+    "Compressor",
     "DeferredApproval",
     "LangGraphApproval",
     "Merge",
@@ -39,6 +42,7 @@ __all__ = [
     "export_tool",
     "fan_out",
     "filter_tools",
+    "langgraph_compressor",
     "one_use",
     "reducer",
     "registry_of",
@@ -50,6 +54,8 @@ __all__ = [
 _ROOMS = {
     "INTEGRATION": "adapter.langgraph.integration",
     "AdapterMiddleware": "adapter.langgraph.middleware",
+    "Compression": "adapter.langgraph.compression",
+    "Compressor": "adapter.langgraph.compression",
     "DeferredApproval": "adapter.core.deferred",
     "LangGraphApproval": "adapter.langgraph.approval",
     "Merge": "adapter.core.merge",
@@ -62,11 +68,12 @@ _ROOMS = {
     "export_tool": "adapter.langgraph.integration",
     "fan_out": "adapter.langgraph.tasks",
     "filter_tools": "adapter.langgraph.wrappers",
-    "one_use": "adapter.langgraph.one_use",
+    "langgraph_compressor": "adapter.langgraph.compression",
+    "one_use": "adapter.langgraph.oneuse",
     "reducer": "adapter.langgraph.channels",
     "registry_of": "adapter.langgraph.governed",
     "run_sync": "adapter.langgraph.bridge",
-    "tool_node": "adapter.langgraph.tool_node",
+    "tool_node": "adapter.langgraph.toolnode",
     "tool_task": "adapter.langgraph.tasks",
 }
 

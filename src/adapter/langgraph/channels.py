@@ -100,7 +100,7 @@ class MergeChannel(BaseChannel[Any, Any, Any]):
 
 
 def reducer(rule: MergeRule | Callable[[Any, Sequence[Any]], Any]) -> type[MergeChannel]:
-    """Return a field's channel, as in ``Annotated[list[float], reducer(Merge.append)]``.
+    """Return the channel class of a field that is merged by a rule.
 
     The writes come in LangGraph's order: nodes by name, then Send tasks in the order sent.
 

@@ -18,8 +18,9 @@ from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError, ToolUsageError
 from adapter.core.invoke import Fence
+from adapter.core.jsonarguments import JsonSchema
 from adapter.core.masking import ResultMask
-from adapter.core.spec import Registry, ToolSpec
+from adapter.core.spec import ArgumentSchema, Registry, ToolSpec
 from adapter.core.types import JsonObject, JsonValue
 from adapter.core.validation import PydanticSchema
 from adapter.langgraph import results
@@ -57,15 +58,11 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
     return Registry(listed, schemas, {tool.name: GovernedTool(tool) for tool in given})
 
 
-def _schema(tool: BaseTool) -> PydanticSchema:
+def _schema(tool: BaseTool) -> ArgumentSchema:
     shown: Any = tool.tool_call_schema
     full: Any = tool.args_schema
-    if not (inspect.isclass(shown) and issubclass(shown, BaseModel)):
-        msg = (
-            f"Tool {tool.name!r} describes its arguments by a plain JSON schema; give it a "
-            "pydantic args_schema, so that they can be validated strictly."
-        )
-        raise ConfigurationError(msg)
+    if isinstance(shown, dict):
+        return JsonSchema(shown, tool=tool.name)
     renamed = [
         name
         for name, field in shown.model_fields.items()

@@ -143,6 +143,9 @@ def repaired(
             if message.tool_call_id in wanted:
                 wanted.discard(message.tool_call_id)
                 made.append(message)
+                if not wanted:
+                    made.extend(waiting)
+                    waiting = []
         elif wanted:
             waiting.append(message)
         else:

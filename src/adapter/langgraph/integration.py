@@ -11,7 +11,7 @@ from adapter.core.spec import ToolSpec
 from adapter.core.types import CallContext, ToolCall
 from adapter.langgraph.governed import registry_of
 from adapter.langgraph.scope import here
-from adapter.langgraph.tool_node import GovernedToolNode, tool_node
+from adapter.langgraph.toolnode import GovernedToolNode, tool_node
 
 __all__ = ["INTEGRATION", "Integration", "bind_context", "export_tool"]
 

@@ -7,9 +7,10 @@ begins. Turns of calls that are open, running or in doubt are never removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from adapter.core.store import Anchor, Event, StoredEvent, ThreadHead
-from adapter.stores.rows import anchor_row, head_row, stored_event
+from adapter.stores.rows import anchor_row, head_row, link_columns, stored_event
 from adapter.stores.transaction import Transaction
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "events",
     "first_kept",
     "heads",
+    "link_rows",
     "old_outcomes",
     "prune_chain",
     "threads",
@@ -35,6 +37,19 @@ def events(
     """Return links of a thread's chain, in order."""
     asked = {"at_thread": thread_id, "at_seq": after, "at_limit": limit}
     return tuple(stored_event(row) for row in tx.all(tx.sql.events_after, asked))
+
+
+def link_rows(
+    tx: Transaction,
+    now: int,  # noqa: ARG001
+    *,
+    thread_id: str,
+    after: int,
+    limit: int,
+) -> Sequence[Sequence[Any]]:
+    """Return links as columns: thread_id, seq, event_id, kind, line, hash."""
+    asked = {"at_thread": thread_id, "at_seq": after, "at_limit": limit}
+    return [link_columns(row) for row in tx.all(tx.sql.events_after, asked)]
 
 
 def heads(tx: Transaction, now: int, *, thread_id: str | None) -> Sequence[ThreadHead]:  # noqa: ARG001

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from adapter.core.canonical import canonical_bytes
+from adapter.core.canonical import canonical_bytes, loads
 from adapter.core.store import Anchor, CallRow, NewCall, StoredEvent, ThreadHead
 from adapter.core.types import CallStatus, JsonValue
 from adapter.stores.schema import CALL_FIELDS
@@ -21,6 +21,7 @@ __all__ = [
     "encoded",
     "head_row",
     "inserted_row",
+    "link_columns",
     "milliseconds",
     "new_call_values",
     "stored_event",
@@ -110,18 +111,24 @@ def _decoded(made: dict[str, Any]) -> CallRow:
     for name in _JSON:
         text = made[name]
         if text is not None:
-            made[name] = json.loads(text)
+            made[name] = loads(text)
     return CallRow(**made)
 
 
 def stored_event(values: Sequence[Any]) -> StoredEvent:
     """Build one link from its columns."""
-    thread_id, seq, event_id, kind, line, hash_ = values
-    if type(line) is not bytes:
-        line = _as_bytes(line)
+    thread_id, seq, event_id, kind, line, hash_ = link_columns(values)
     return StoredEvent(
         thread_id=thread_id, seq=seq, event_id=event_id, kind=kind, line=line, hash=hash_
     )
+
+
+def link_columns(values: Sequence[Any]) -> Sequence[Any]:
+    """Return one link's columns with the line as bytes, whatever the driver gave."""
+    line = values[4]
+    if type(line) is bytes:
+        return values
+    return (*values[:4], _as_bytes(line), values[5])
 
 
 def _as_bytes(line: Any) -> bytes:

@@ -33,6 +33,14 @@ class Trail:
         links: Sequence[StoredEvent] = await self._read(operation)
         return links
 
+    async def link_rows(
+        self, thread_id: str, after: int = 0, limit: int = 1000
+    ) -> Sequence[Sequence[Any]]:
+        """Return the same as columns (thread_id, seq, event_id, kind, line, hash): much quicker."""
+        operation = partial(retention.link_rows, thread_id=thread_id, after=after, limit=limit)
+        rows: Sequence[Sequence[Any]] = await self._read(operation)
+        return rows
+
     async def heads(self, thread_id: str | None = None) -> Sequence[ThreadHead]:
         """Return the newest link of every thread, or of one."""
         found: Sequence[ThreadHead] = await self._read(

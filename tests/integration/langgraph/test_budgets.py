@@ -322,7 +322,7 @@ async def test_the_models_own_limit_is_held_back(rooms: Rooms, named: Any) -> No
             most, settings = None, None
 
             @override
-        async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+            async def awrap_model_call(self, request: Any, handler: Any) -> Any:
                 model = request.model.model_copy(update={"max_tokens": self.most})
                 model._lines, model._sent = request.model._lines, request.model._sent
                 return await handler(request.override(model=model, model_settings=self.settings))
@@ -477,7 +477,9 @@ async def test_the_model_that_answered_is_paid_where_it_has_a_price(
     rooms: Rooms, named: Any, answered: str | None, cost: int
 ) -> None:
     prices = {**PRICES, "dear": {"input": 100, "output": 100}}
-    more: dict[str, Any] = {} if answered is None else {"response_metadata": {"model_name": answered}}
+    more: dict[str, Any] = {}
+    if answered is not None:
+        more["response_metadata"] = {"model_name": answered}
     room = rooms(using(10, 0, **more), budgets=Budgets(cost_per_thread="1", prices=prices))
     await room.say()
     assert await used(room, "cost") == cost

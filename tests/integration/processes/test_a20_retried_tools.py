@@ -10,7 +10,7 @@ from langgraph.types import Command
 from tests.support.room import Room, Rooms, error_of, free, gated, tool_of
 from tests.support.script import ai, call
 
-from adapter import CallInDoubt, Effects
+from adapter import ApprovalAlreadyDecided, CallInDoubt, Effects
 from adapter.core.operating import Operator, Resolution, sign_statement
 from adapter.langgraph.results import stated_record
 
@@ -46,17 +46,12 @@ async def test_an_approved_tool_that_times_out_after_its_effect_runs_once(
     (asked,) = await room.asked()
     state = await room.agent.aget_state(room.config)
     answer = {asked.id: room.sign(asked)}
-    try:
-        await room.resume(answer)
-    except Exception:
-        assert mode == "raise"
+    await room.resume(answer)
     assert len(room.ledger.of("odd")) == 1
     assert await room.status("o1") == ["in_doubt"]
 
-    # refused until somebody says what became of it
-    with pytest.raises(CallInDoubt):
-        await room.run(Command(resume=answer), state.config)
-    assert len(room.ledger.of("odd")) == 1
+    # the same answer again, before and after somebody said what became of it
+    await again(room, answer, state.config, where, CallInDoubt)
     operator = Operator(journal=room.executor.journal, keys=room.approval.keys)
     (row,) = await operator.doubtful()
     record = stated_record("it was sent", "o1", "odd")
@@ -64,9 +59,19 @@ async def test_an_approved_tool_that_times_out_after_its_effect_runs_once(
     statement = operator.statement(row, resolution)
     signature = sign_statement(room.approval.keys, statement)
     await operator.resolve(row, resolution, statement, signature)
-    await room.run(None, state.config)
+    await again(room, answer, state.config, where, ApprovalAlreadyDecided)
     assert len(room.ledger.of("odd")) == 1
     assert await room.status("o1") == ["succeeded"]
+
+
+async def again(room: Room, answer: Any, config: Any, where: str, error: type[Exception]) -> None:
+    """Replay the paused checkpoint; retry middleware outside ours makes a message of the error."""
+    if where == "after":
+        with pytest.raises(error):
+            await room.run(Command(resume=answer), config)
+    else:
+        await room.run(Command(resume=answer), config)
+    assert len(room.ledger.of("odd")) == 1
 
 
 @pytest.mark.parametrize("where", ["before", "after"])

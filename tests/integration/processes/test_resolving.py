@@ -32,7 +32,9 @@ class Operations:
 
     @property
     def doubts(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(self("calls", "list", "--in-doubt", "--json").stdout)
+        found: list[dict[str, Any]] = json.loads(
+            self("calls", "list", "--in-doubt", "--json").stdout
+        )
         return [one for one in found if one["thread_id"] == self.case.named["thread"]]
 
 
@@ -133,7 +135,9 @@ async def test_sweeper_and_answer_at_the_deadline_have_one_winner(rooms: Rooms) 
     (asked,) = await room.asked()
     clock.advance(60)
     operator = Operator(journal=room.executor.journal, keys=room.approval.keys)
-    _, ended = await asyncio.gather(operator.expire(), room.decide(asked), return_exceptions=True)
+    deciding: Any = room.decide(asked)
+    both: Any = asyncio.gather(operator.expire(), deciding, return_exceptions=True)
+    ended = (await both)[1]
     assert not isinstance(ended, BaseException) or isinstance(ended, ApprovalAlreadyDecided)
     assert room.ledger.paid == []
     assert await room.status("c1") == ["expired"]

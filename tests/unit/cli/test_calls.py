@@ -171,9 +171,7 @@ def test_the_requester_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch)
     assert place.row("a").status == "claimed"
 
 
-def test_a_reviewer_signs_with_their_own_key(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reviewer_signs_with_their_own_key(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     own = place.folder / "rita.json"
     enrol_reviewer(place.file, own, "rita", now=1)
     monkeypatch.setenv("ADAPTER_REVIEWER_KEY", str(own))

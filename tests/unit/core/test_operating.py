@@ -53,10 +53,11 @@ class Desk:
             await claim(replace(given, lease=lease))
             raise StoreUnavailable("the worker is gone")
 
-        self.kit.store.claim = lost  # type: ignore[method-assign]
+        store: Any = self.kit.store
+        store.claim = lost
         with pytest.raises(StoreUnavailable):
             await self.kit.run(call, make_context(**ctx), *([YES] if gated else []))
-        self.kit.store.claim = claim  # type: ignore[method-assign]
+        store.claim = claim
         return await row_of(self.kit)
 
     async def say(self, row: CallRow, resolution: Resolution, keys: KeyRing | None = None) -> Any:

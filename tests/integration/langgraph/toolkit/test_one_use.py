@@ -1,0 +1,754 @@
+"""Nodes of one's own: the table of re-runs, row by row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import is_invalid_resume
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import InjectedState, ToolRuntime
+from langgraph.runtime import Runtime
+from langgraph.types import Command, RetryPolicy, interrupt
+from pydantic import BaseModel, ValidationError
+from tests.support.room import free, gated, tool_of
+from tests.support.toolkit import (
+    CONFIG,
+    NO,
+    Bench,
+    FailsOnce,
+    Shop,
+    answered,
+    asked,
+    direct,
+    graph_of,
+)
+from typing_extensions import TypedDict
+
+from adapter import (
+    ApprovalAlreadyDecided,
+    ApprovalDecision,
+    ApprovalDenied,
+    ConfigurationError,
+    Effects,
+    ToolArgsInvalid,
+    ToolCall,
+    ToolUsageError,
+    UnknownTool,
+)
+from adapter.langgraph import bind_context, one_use, run_sync
+
+pytestmark = pytest.mark.anyio
+
+
+class State(TypedDict, total=False):
+    messages: list[Any]
+    said: list[Any]
+
+
+def nothing() -> None:
+    """Fail at no place."""
+
+
+def seller(
+    shop: Shop,
+    before: Callable[[], None] = nothing,
+    between: Callable[[], None] = nothing,
+    after: Callable[[], None] = nothing,
+) -> Any:
+    """A node that reads, writes, asks, and goes on."""
+
+    async def sell(state: State) -> State:
+        before()
+        read = await shop.executor.run(direct("rate", "r", text="abc"))
+        noted = await shop.executor.run(direct("note", "n", text="x"))
+        between()
+        paid = await shop.executor.run(direct("pay", "p", text="y"))
+        after()
+        return {"said": [read, noted, paid]}
+
+    return sell
+
+
+SAID = [3.0, {"noted": "x"}, "paid y"]
+
+
+async def test_an_answer_is_used_once_and_finished_calls_replay(bench: Bench) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    assert (bench.ran("rate"), bench.ran("note"), bench.ran("pay")) == (1, 1, 0)
+    out = await answered(app, shop)
+    assert out["said"] == SAID
+    assert (bench.ran("rate"), bench.ran("note"), bench.ran("pay")) == (1, 1, 1)
+
+
+async def test_nodes_sync_and_async_with_and_without_config(bench: Bench) -> None:
+    shop = bench.shop()
+    seen: list[Any] = []
+
+    async def plain(state: State) -> State:
+        return {"said": [await shop.executor.run(direct("pay", "p", text="1"))]}
+
+    async def configured(state: State, config: RunnableConfig) -> State:
+        seen.append(config["configurable"]["thread_id"])
+        return {"said": [await shop.executor.run(direct("pay", "p", text="2"))]}
+
+    def sync(state: State) -> State:
+        return {"said": [run_sync(shop.executor.run(direct("pay", "p", text="3")))]}
+
+    def sync_all(state: State, config: RunnableConfig, *, runtime: Runtime[Any]) -> State:
+        seen.append(runtime.execution_info is not None)
+        return {"said": [run_sync(shop.executor.run(direct("pay", "p", text="4")))]}
+
+    class Callable:
+        async def __call__(self, state: State) -> State:
+            return {"said": [await shop.executor.run(direct("pay", "p", text="5"))]}
+
+    for number, node in enumerate((plain, configured, sync, sync_all, Callable()), 1):
+        graph: Any = StateGraph(State)
+        graph.add_node("own", one_use(node))
+        graph.add_edge(START, "own")
+        app = graph.compile(checkpointer=InMemorySaver())
+        config: Any = {"configurable": {"thread_id": f"t{number}"}}
+        await app.ainvoke({}, config)
+        (question,) = await asked(app, config)
+        out = await app.ainvoke(shop.answer(question), config)
+        assert out["said"] == [f"paid {number}"]
+    assert seen == ["t2", "t2", True, True]
+    assert bench.ran("pay") == 5
+
+
+def test_a_sync_graph_with_a_sync_node(bench: Bench) -> None:
+    shop = bench.shop()
+
+    def sync(state: State) -> State:
+        calls = [direct("note", "n", text="x"), direct("pay", "p", text="y")]
+        return {"said": run_sync(shop.executor.run_many(calls))}
+
+    app = graph_of(one_use(sync), schema=State)
+    app.invoke({}, CONFIG)
+    ((question,),) = [task.interrupts for task in app.get_state(CONFIG).tasks]
+    out = app.invoke(shop.answer(question), CONFIG)
+    assert out["said"] == [{"noted": "x"}, "paid y"]
+    assert (bench.ran("note"), bench.ran("pay")) == (1, 1)
+
+
+async def test_the_node_keeps_its_name_and_its_own_state_type(bench: Bench) -> None:
+    async def sell(state: State) -> State:
+        """Sell."""
+        return {}
+
+    wrapped = one_use(sell)
+    assert (wrapped.__name__, wrapped.__doc__) == ("sell", "Sell.")
+    assert wrapped.__annotations__ == sell.__annotations__
+
+
+@pytest.mark.parametrize("given", [RunnableLambda(lambda state: state), "text"])
+async def test_what_is_no_function_is_refused(given: Any) -> None:
+    with pytest.raises(ToolUsageError, match="one_use wraps a function"):
+        one_use(given)
+
+
+# ------------------------------------------------------------------- outside one_use
+
+
+async def test_langgraph_approval_outside_one_use_is_a_usage_error_before_it_asks(
+    bench: Bench,
+) -> None:
+    shop = bench.shop()
+
+    async def bare(state: State) -> State:
+        await shop.executor.run(direct("pay", "p", text="x"), bind_context())
+        return {}
+
+    app = graph_of(bare, schema=State)
+    with pytest.raises(ToolUsageError, match="one_use"):
+        await app.ainvoke({}, CONFIG)
+    assert await shop.store.requested() == ()
+    assert bench.ran("pay") == 0
+
+
+async def test_a_call_that_asks_nobody_works_outside_one_use(bench: Bench) -> None:
+    shop = bench.shop()
+
+    async def bare(state: State) -> State:
+        ctx = bind_context()
+        return {"said": [await shop.executor.run(direct("note", "n", text="x"), ctx)]}
+
+    out = await graph_of(bare, schema=State).ainvoke({}, CONFIG)
+    assert out["said"] == [{"noted": "x"}]
+
+
+async def test_a_call_without_a_place_is_a_usage_error(bench: Bench) -> None:
+    shop = bench.shop()
+
+    async def bare(state: State) -> State:
+        await shop.executor.run(direct("note", "n", text="x"))
+        return {}
+
+    with pytest.raises(ToolUsageError, match="bind_context"):
+        await graph_of(bare, schema=State).ainvoke({}, CONFIG)
+    with pytest.raises(ToolUsageError, match="bind_context"):
+        await shop.executor.run(direct("note", "n", text="x"))
+    with pytest.raises(ToolUsageError, match="inside a running LangGraph task"):
+        bind_context()
+    assert bench.ran("note") == 0
+
+
+async def test_a_gated_call_from_inside_a_tool_is_refused_and_does_not_hang(bench: Bench) -> None:
+    shop = bench.shop()
+
+    async def greedy(text: str) -> str:
+        return str(await shop.executor.run(direct("pay", "p", text=text), bind_context()))
+
+    house = bench.shop(tools=[tool_of(greedy, "greedy")], specs=[free("greedy")])
+
+    async def sell(state: State) -> State:
+        await house.executor.run(direct("greedy", "g", text="x"))
+        return {}
+
+    with pytest.raises(Exception, match="ToolUsageError"):
+        await graph_of(one_use(sell), schema=State).ainvoke({}, CONFIG)
+    assert bench.ran("pay") == 0
+
+
+# --------------------------------------------------------------------- resume values
+
+
+async def test_bound_and_signed_the_decision_applies_and_edited_args_run(bench: Bench) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    edited = ApprovalDecision(kind="edit", edited_args={"text": "less"})
+    out = await answered(app, shop, edited)
+    assert out["said"][-1] == "paid less"
+    assert [fact["text"] for fact in bench.ledger.of("pay")] == ["less"]
+
+
+async def test_a_rejection_reaches_the_nodes_code(bench: Bench) -> None:
+    shop = bench.shop()
+
+    async def sell(state: State) -> State:
+        try:
+            return {"said": [await shop.executor.run(direct("pay", "p", text="x"))]}
+        except ApprovalDenied as error:
+            return {"said": [error.message]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    out = await answered(app, shop, NO)
+    assert "refused" in out["said"][0]
+    assert bench.ran("pay") == 0
+
+
+async def test_a_response_is_the_result(bench: Bench) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    out = await answered(app, shop, ApprovalDecision(kind="respond", response="paid by hand"))
+    assert out["said"][-1] == "paid by hand"
+    assert bench.ran("pay") == 0
+
+
+def bare(value: Any) -> Any:
+    return {"approved": True}
+
+
+def unsigned(value: Any) -> Any:
+    return {key: part for key, part in value.items() if key != "mac"}
+
+
+def forged(value: Any) -> Any:
+    return {**value, "mac": "0" * len(value["mac"])}
+
+
+def elsewhere(value: Any) -> Any:
+    return {**value, "binding": "0" * 64}
+
+
+@pytest.mark.parametrize("spoil", [bare, unsigned, forged, elsewhere])
+async def test_a_value_that_is_not_bound_and_signed_is_an_invalid_resume(
+    bench: Bench, spoil: Callable[[Any], Any]
+) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    with pytest.raises(ValidationError) as caught:
+        await app.ainvoke(Command(resume={question.id: spoil(shop.sign(question))}), CONFIG)
+    assert is_invalid_resume(caught.value)
+    assert bench.ran("pay") == 0
+    out = await app.ainvoke(shop.answer(question), CONFIG)
+    assert out["said"] == SAID
+
+
+async def test_the_same_answer_again_by_two_resumes_at_once_runs_the_tool_once(
+    bench: Bench,
+) -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(text: str) -> str:
+        bench.ledger.add(tool="slow")
+        entered.set()
+        await release.wait()
+        return text
+
+    shop = bench.shop(tools=[tool_of(slow, "slow")], specs=[gated("slow")])
+
+    async def sell(state: State) -> State:
+        return {"said": [await shop.executor.run(direct("slow", "s", text="x"))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    first = asyncio.create_task(app.ainvoke(shop.answer(question), CONFIG))
+    await entered.wait()
+    with pytest.raises(Exception, match="running this call right now"):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    release.set()
+    assert (await first)["said"] == ["x"]
+    assert bench.ran("slow") == 1
+
+
+async def test_the_same_answer_again_by_a_replay_of_the_paused_checkpoint(bench: Bench) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    paused = (await app.aget_state(CONFIG)).config
+    await app.ainvoke(shop.answer(question), CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(shop.answer(question), paused)
+    assert bench.ran("pay") == 1
+
+
+async def test_the_same_answer_again_in_another_process(bench: Bench) -> None:
+    saver = InMemorySaver()
+    first = bench.shop(store=bench.store("shared"))
+    app = graph_of(one_use(seller(first)), saver, State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    paused = (await app.aget_state(CONFIG)).config
+    await app.ainvoke(first.answer(question), CONFIG)
+    second = bench.shop(store=bench.store("shared"))
+    other = graph_of(one_use(seller(second)), saver, State)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await other.ainvoke(second.answer(question), paused)
+    assert bench.ran("pay") == 1
+
+
+async def test_a_fork_asks_again_and_takes_no_used_answer(bench: Bench) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({"messages": []}, CONFIG)
+    (question,) = await asked(app)
+    await app.ainvoke(shop.answer(question), CONFIG)
+    first = [state async for state in app.aget_state_history(CONFIG)][-1]
+    fork = await app.aupdate_state(first.config, {"messages": []}, as_node=START)
+    await app.ainvoke(None, fork)
+    (new,) = await asked(app)
+    assert new.id != question.id
+    with pytest.raises(ValidationError):
+        await app.ainvoke(Command(resume={new.id: shop.sign(question)}), CONFIG)
+    assert bench.ran("pay") == 1
+
+
+# ------------------------------------------------------------------- the re-run table
+
+
+async def test_re_run_in_the_same_process_replays_and_claims_answers_first(bench: Bench) -> None:
+    shop = bench.shop()
+
+    async def sell(state: State) -> State:
+        first = await shop.executor.run(direct("pay", "p1", text="1"))
+        second = await shop.executor.run(direct("refund", "p2", text="2"))
+        return {"said": [first, second]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    await answered(app, shop)
+    out = await answered(app, shop)
+    assert out["said"] == ["paid 1", "refunded 2"]
+    assert (bench.ran("pay"), bench.ran("refund")) == (1, 1)
+
+
+async def test_re_run_fails_and_the_hosts_retry_is_refused(bench: Bench) -> None:
+    shop = bench.shop()
+    node = one_use(seller(shop, after=FailsOnce()))
+    app = graph_of(
+        node,
+        schema=State,
+        retry_policy=RetryPolicy(initial_interval=0.001, retry_on=RuntimeError),
+    )
+    await app.ainvoke({}, CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await answered(app, shop)
+    assert bench.ran("pay") == 1
+
+
+async def test_re_run_fails_and_continuing_without_input_gives_the_recorded_result(
+    bench: Bench,
+) -> None:
+    shop = bench.shop()
+    app = graph_of(one_use(seller(shop, after=FailsOnce())), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    with pytest.raises(RuntimeError, match="stumbled"):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    out = await app.ainvoke(None, CONFIG)
+    assert out["said"] == SAID
+    assert bench.ran("pay") == 1
+
+
+async def test_a_finished_result_the_journal_cannot_hold_is_a_usage_error_and_spent(
+    bench: Bench,
+) -> None:
+    def odd(text: str) -> object:
+        bench.ledger.add(tool="odd")
+        return object()
+
+    shop = bench.shop(tools=[tool_of(odd, "odd")], specs=[gated("odd")])
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("odd", "o", text="x"))
+        return {}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    with pytest.raises(ToolUsageError, match="journal"):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    with pytest.raises(Exception, match="not run again"):
+        await app.ainvoke(None, CONFIG)
+    assert bench.ran("odd") == 1
+
+
+class Where(BaseModel):
+    path: Path
+
+
+def filing(bench: Bench, effects: Effects) -> Shop:
+    def file(path: Path) -> str:
+        bench.ledger.add(tool="file", path=str(path))
+        return "filed"
+
+    return bench.shop(tools=[tool_of(file, "file", Where)], specs=[free("file", effects)])
+
+
+@pytest.mark.parametrize("effects", [Effects(), Effects(read_only=True)])
+async def test_arguments_that_cannot_be_journaled_then_a_pause_is_a_usage_error(
+    bench: Bench, effects: Effects
+) -> None:
+    shop = filing(bench, effects)
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("file", "f", path=Path("x")))
+        return {"said": [await shop.executor.run(direct("pay", "p", text="y"))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    with pytest.raises(ToolUsageError, match="cannot pause"):
+        await app.ainvoke({}, CONFIG)
+    assert await asked(app) == []
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(None, CONFIG)
+    assert bench.ran("pay") == 0
+    if not effects.read_only:
+        assert bench.ran("file") == 1
+
+
+async def test_arguments_that_cannot_be_journaled_then_a_raw_pause(bench: Bench) -> None:
+    shop = filing(bench, Effects())
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("file", "f", path=Path("x")))
+        return {"said": [interrupt("well?")]}
+
+    app = graph_of(one_use(sell), schema=State)
+    with pytest.raises(ToolUsageError, match="cannot pause"):
+        await app.ainvoke({}, CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(None, CONFIG)
+    assert bench.ran("file") == 1
+
+
+async def test_arguments_that_cannot_be_journaled_work_without_a_pause(bench: Bench) -> None:
+    shop = filing(bench, Effects())
+
+    async def sell(state: State) -> State:
+        return {"said": [await shop.executor.run(direct("file", "f", path=Path("x")))]}
+
+    out = await graph_of(one_use(sell), schema=State).ainvoke({}, CONFIG)
+    assert out["said"] == ["filed"]
+    assert bench.ledger.of("file") == [{"tool": "file", "path": "x"}]
+
+
+async def test_arguments_that_are_json_are_journaled_also_where_the_tool_wants_a_path(
+    bench: Bench,
+) -> None:
+    shop = filing(bench, Effects())
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("file", "f", path="x"))
+        return {"said": [await shop.executor.run(direct("pay", "p", text="y"))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    out = await answered(app, shop)
+    assert out["said"] == ["paid y"]
+    assert bench.ran("file") == 1
+
+
+async def test_arguments_that_cannot_be_journaled_cannot_be_approved(bench: Bench) -> None:
+    def file(path: Path) -> str:
+        return "filed"
+
+    shop = bench.shop(tools=[tool_of(file, "file", Where)], specs=[gated("file")])
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("file", "f", path=Path("x")))
+        return {}
+
+    with pytest.raises(ToolUsageError, match="nobody could sign"):
+        await graph_of(one_use(sell), schema=State).ainvoke({}, CONFIG)
+
+
+async def test_arguments_that_cannot_be_journaled_are_validated(bench: Bench) -> None:
+    shop = filing(bench, Effects())
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("file", "f", path=Path("x"), ghost=1))
+        return {}
+
+    with pytest.raises(ToolArgsInvalid, match="ghost"):
+        await graph_of(one_use(sell), schema=State).ainvoke({}, CONFIG)
+    assert bench.ran("file") == 0
+
+
+async def test_a_raw_interrupt_beside_it_hands_no_approval_to_another_call(bench: Bench) -> None:
+    shop = bench.shop()
+    runs = 0
+
+    async def sell(state: State) -> State:
+        nonlocal runs
+        runs += 1
+        said: list[Any] = []
+        if runs > 1:  # asks raw where it did not before: every later position is another
+            said.append(interrupt("raw"))
+        said.append(await shop.executor.run(direct("pay", "p1", text="1")))
+        said.append(await shop.executor.run(direct("refund", "p2", text="2")))
+        return {"said": said}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    await app.ainvoke(shop.answer(question), CONFIG)
+    assert bench.ran("refund") == 0
+    assert bench.ran("pay") == 0
+    texts = [fact["text"] for fact in bench.ledger.all]
+    assert texts == []
+
+
+async def test_a_raw_interrupt_that_is_always_asked_keeps_its_place(bench: Bench) -> None:
+    shop = bench.shop()
+
+    async def sell(state: State) -> State:
+        name = interrupt("who?")
+        return {"said": [name, await shop.executor.run(direct("pay", "p", text=name))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (raw,) = await asked(app)
+    await app.ainvoke(Command(resume={raw.id: "bob"}), CONFIG)
+    out = await answered(app, shop)
+    assert out["said"] == ["bob", "paid bob"]
+
+
+async def test_a_new_process_replays_finished_calls_too(bench: Bench) -> None:
+    saver = InMemorySaver()
+    first = bench.shop(store=bench.store("shared"))
+    app = graph_of(one_use(seller(first)), saver, State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+
+    second = bench.shop(store=bench.store("shared"))
+    other = graph_of(one_use(seller(second)), saver, State)
+    out = await other.ainvoke(second.answer(question), CONFIG)
+    assert out["said"] == SAID
+    assert (bench.ran("rate"), bench.ran("note"), bench.ran("pay")) == (1, 1, 1)
+
+
+# ------------------------------------------- failures before and after the answer is used
+
+
+async def test_a_failing_before_tool_hook_keeps_the_answer(bench: Bench) -> None:
+    stumble = FailsOnce()
+    armed = False
+
+    async def hook(call: ToolCall, ctx: Any) -> None:
+        if armed and call.name == "pay":
+            stumble()
+
+    shop = bench.shop(before_tool=[hook])
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    armed = True
+    with pytest.raises(RuntimeError, match="stumbled"):
+        await answered(app, shop)
+    assert bench.ran("pay") == 0
+    out = await app.ainvoke(None, CONFIG)
+    assert out["said"] == SAID
+    assert bench.ran("pay") == 1
+
+
+async def test_an_outage_of_the_store_before_the_claim_keeps_the_answer(bench: Bench) -> None:
+    from adapter import StoreUnavailable
+
+    shop = bench.shop()
+    real, down = shop.store.claim, True
+
+    async def claim(wanted: Any) -> Any:
+        if down and wanted.answer is not None:
+            raise StoreUnavailable("the store is down")
+        return await real(wanted)
+
+    shop.store.claim = claim  # type: ignore[method-assign]
+    app = graph_of(one_use(seller(shop)), schema=State)
+    await app.ainvoke({}, CONFIG)
+    with pytest.raises(StoreUnavailable):
+        await answered(app, shop)
+    down = False
+    out = await app.ainvoke(None, CONFIG)
+    assert out["said"] == SAID
+    assert bench.ran("pay") == 1
+
+
+async def test_a_failure_after_the_answer_was_used_spends_it(bench: Bench) -> None:
+    def pay_badly(text: str) -> str:
+        bench.ledger.add(tool="pay_badly")
+        raise ValueError(text)
+
+    shop = bench.shop(tools=[tool_of(pay_badly, "pay_badly")], specs=[gated("pay_badly")])
+
+    async def sell(state: State) -> State:
+        return {"said": [await shop.executor.run(direct("pay_badly", "p", text="x"))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({"messages": []}, CONFIG)
+    (question,) = await asked(app)
+    with pytest.raises(Exception, match="pay_badly failed"):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    assert bench.ran("pay_badly") == 1
+    await app.aupdate_state(CONFIG, {"said": ["paid by hand"]}, as_node="sell")
+    assert (await app.ainvoke(None, CONFIG))["said"] == ["paid by hand"]
+
+
+async def test_a_run_cancelled_while_the_tool_runs_is_not_repeated(bench: Bench) -> None:
+    entered = asyncio.Event()
+
+    async def slow(text: str) -> str:
+        bench.ledger.add(tool="slow")
+        entered.set()
+        await asyncio.Event().wait()
+        return text
+
+    shop = bench.shop(tools=[tool_of(slow, "slow")], specs=[gated("slow")], cancel_grace=0.05)
+
+    async def sell(state: State) -> State:
+        return {"said": [await shop.executor.run(direct("slow", "s", text="x"))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    (question,) = await asked(app)
+    run = asyncio.create_task(app.ainvoke(shop.answer(question), CONFIG))
+    await entered.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    assert bench.ran("slow") == 1
+
+
+# -------------------------------------------------------------------- the executor's doors
+
+
+async def test_run_many_asks_one_at_a_time_after_the_others(bench: Bench) -> None:
+    shop = bench.shop()
+    calls = [
+        direct("pay", "p1", text="1"),
+        direct("note", "n", text="x"),
+        direct("pay", "p2", text="2"),
+    ]
+
+    async def sell(state: State) -> State:
+        return {"said": await shop.executor.run_many(calls, concurrency=1)}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({}, CONFIG)
+    assert bench.ran("note") == 1
+    await answered(app, shop)
+    out = await answered(app, shop)
+    assert out["said"] == ["paid 1", {"noted": "x"}, "paid 2"]
+    assert (bench.ran("note"), bench.ran("pay")) == (1, 2)
+
+
+async def test_tools_that_take_what_the_host_fills_in(bench: Bench) -> None:
+    @tool
+    def with_runtime(text: str, runtime: ToolRuntime) -> str:
+        """Use the runtime."""
+        return f"{text} {runtime.tool_call_id} {len(runtime.state['messages'])}"
+
+    @tool
+    def with_state(text: str, state: Annotated[dict[str, Any], InjectedState]) -> dict[str, int]:
+        """Use the state."""
+        return {"messages": len(state["messages"])}
+
+    @tool
+    def with_id(text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+        """Return a command."""
+        return Command(update={"said": [tool_call_id]})
+
+    tools = [with_runtime, with_state, with_id]
+    shop = bench.shop(tools=tools, specs=[free(one.name) for one in tools])
+    seen: list[Any] = []
+
+    async def sell(state: State) -> State:
+        for one in tools:
+            seen.append(await shop.executor.run(direct(one.name, one.name, text="x")))
+        return {"said": [await shop.executor.run(direct("pay", "p", text="y"))]}
+
+    app = graph_of(one_use(sell), schema=State)
+    await app.ainvoke({"messages": ["a", "b"]}, CONFIG)
+    assert seen[:2] == ["x with_runtime 2", {"messages": 2}]
+    assert seen[2].update == {"said": ["with_id"]}
+    await answered(app, shop)
+    assert seen[3:5] == seen[:2]
+    assert seen[5].update == {"said": ["with_id"]}
+
+
+async def test_unknown_tools_and_missing_implementations(bench: Bench) -> None:
+    from adapter import Executor, Registry
+    from adapter.core.validation import PydanticSchema
+    from adapter.testing import make_context
+    from tests.support.room import Text
+
+    shop = bench.shop()
+    with pytest.raises(UnknownTool):
+        await shop.executor.run(direct("nobody", "n"), make_context())
+    registry = Registry([free("note")], {"note": PydanticSchema(Text)})
+    executor = Executor(registry, store=bench.store())
+    with pytest.raises(ConfigurationError, match="registry_of"):
+        await executor.run(direct("note", "n", text="x"), make_context())
