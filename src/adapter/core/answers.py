@@ -13,8 +13,8 @@ from typing import Any, Literal
 from adapter.core.decisions import INVALID, ApprovalDecision
 from adapter.core.errors import InvalidAnswer, ModelVisibleError
 from adapter.core.keys import KeyRing
-from adapter.core.redaction import mask_arguments
 from adapter.core.people import People
+from adapter.core.redaction import mask_arguments
 from adapter.core.signing import answer_digest, check_answer, from_iso
 from adapter.core.spec import DecisionKind
 from adapter.core.types import JsonObject

@@ -8,7 +8,7 @@ knows (thread, turn, authenticated user), never by an id a client supplies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -50,6 +50,9 @@ class Budgets:
         on_exceeded: ``refuse``: each further call is refused, and the model may go on while model
             calls last. ``end``: the turn ends. ``ask``: a person is asked for a raise.
         prices: Prices of models, or a mapping that PriceTable takes.
+        context_limits: Key of the run's context for a limit above, by the limit's name, such as
+            ``{"tool_calls_per_turn": "max_calls"}``. What the caller sets there can only lower the
+            limit.
     """
 
     model_calls_per_turn: int = 10
@@ -69,19 +72,27 @@ class Budgets:
     reserve_tokens: int = 1024
     on_exceeded: OnExceeded = "end"
     prices: Prices | Mapping[str, Any] | None = None
+    context_limits: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse a budget nothing fits in, and read rates and dollars strictly."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name.startswith("cost_per") and value is not None:
-                value = decimal_of(value, f"Budgets.{field.name}")
-                object.__setattr__(self, field.name, value)
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name.startswith("cost_per") and value is not None:
+                value = decimal_of(value, f"Budgets.{one.name}")
+                object.__setattr__(self, one.name, value)
                 if micro_dollars(value) < 1:
-                    msg = f"Budgets.{field.name} must be more than 0 dollars."
+                    msg = f"Budgets.{one.name} must be more than 0 dollars."
                     raise ConfigurationError(msg)
-            elif "_per_" in field.name or field.name == "reserve_tokens":
-                _whole(field.name, value)
+            elif "_per_" in one.name or one.name == "reserve_tokens":
+                _whole(one.name, value)
+        for name, key in self.context_limits.items():
+            if "_per_" not in name or getattr(self, name, None) is None or not key:
+                msg = (
+                    f"Budgets.context_limits has {name!r}: {key!r}: it names a limit that is set "
+                    "here, and the key of the run's context that may lower it."
+                )
+                raise ConfigurationError(msg)
         for name in ("tool_rate", "model_rate"):
             object.__setattr__(self, name, Rate.parse(getattr(self, name)))
         if self.on_exceeded not in ("refuse", "end", "ask"):
@@ -100,15 +111,24 @@ class Budgets:
         """Whether tokens or cost have a budget."""
         return any(self.limit(what, span) for what in ("tokens", "cost") for span in _SPANS)
 
-    def limit(self, what: str, span: str) -> int | None:
+    def limit(self, what: str, span: str, ctx: CallContext | None = None) -> int | None:
         """Return a budget's size in its own unit (calls, tokens, micro-dollars); None for none.
 
         Args:
             what: ``model_calls``, ``tool_calls``, ``tokens`` or ``cost``.
             span: ``turn``, ``thread`` or ``user``.
+            ctx: Where, if what the run's caller set counts.
+
+        Raises:
+            ConfigurationError: The run's context has no such size where a limit reads it.
         """
-        size = getattr(self, f"{what}_per_{span}")
-        return micro_dollars(size) if isinstance(size, Decimal) else size
+        name = f"{what}_per_{span}"
+        size = getattr(self, name)
+        made: int | None = micro_dollars(size) if isinstance(size, Decimal) else size
+        key = None if ctx is None else self.context_limits.get(name)
+        if ctx is None or key is None or made is None or ctx.context.get(key) is None:
+            return made
+        return min(made, _said(ctx.context[key], key, dollars=what == "cost"))
 
     def named(self, ctx: CallContext) -> dict[str, tuple[str, int]]:
         """Return name and size of every budget that holds here, by its counter's scope."""
@@ -116,7 +136,7 @@ class Budgets:
             _scope(ctx, span, what): (f"{what}_per_{span}", size)
             for what in _WHAT
             for span in _SPANS
-            if (size := self.limit(what, span)) is not None
+            if (size := self.limit(what, span, ctx)) is not None
         }
 
     def model_call(self, ctx: CallContext, mark: str = "") -> tuple[Charge, ...]:
@@ -138,7 +158,8 @@ class Budgets:
         """
         total = self.thread_total(ctx)
         # counted with or without a limit: it is shown
-        charges = [Charge(scope=total, limit=self.tool_calls_per_thread, raisable=self.asks)]
+        limit = self.limit("tool_calls", "thread", ctx)
+        charges = [Charge(scope=total, limit=limit, raisable=self.asks)]
         charges += [one for one in self._counts(ctx, "tool_calls") if one.scope != total]
         limits = spec.limits
         for span in _SPANS:
@@ -165,7 +186,7 @@ class Budgets:
         charges = []
         for what, amount in self._amounts(model, Usage(output=tokens)).items():
             for span in _SPANS:
-                size = self.limit(what, span)
+                size = self.limit(what, span, ctx)
                 if size is not None:
                     held = max(amount, 1)
                     scope = _scope(ctx, span, what)
@@ -196,7 +217,7 @@ class Budgets:
         return [
             Charge(scope=_scope(ctx, span, what), limit=size, raisable=self.asks)
             for span in _SPANS
-            if (size := self.limit(what, span)) is not None
+            if (size := self.limit(what, span, ctx)) is not None
         ]
 
     def _amounts(self, model: str, usage: Usage) -> dict[str, int]:
@@ -226,6 +247,22 @@ def _whole(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         msg = f"Budgets.{name} must be a whole number, at least 1."
         raise ConfigurationError(msg)
+
+
+def _said(value: Any, key: str, *, dollars: bool) -> int:
+    """Read a limit a client set: what cannot be one is refused, never taken for another."""
+    try:
+        if dollars and not isinstance(value, float):
+            size = micro_dollars(decimal_of(value, key))
+        else:
+            size = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    except ConfigurationError:
+        size = 0
+    if size < 1:
+        what = "dollars as text" if dollars else "a whole number"
+        msg = f"The run's context[{key!r}] lowers a limit: give {what}, more than 0, or leave it."
+        raise ConfigurationError(msg)
+    return size
 
 
 def _scope(ctx: CallContext, span: str, what: str) -> str:

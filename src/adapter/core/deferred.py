@@ -54,8 +54,8 @@ async def record_decision(
         The row, ``approved``: decided, and waiting for its run.
 
     Raises:
-        InvalidAnswer: The request is not under the server's seal, does not offer this kind, or
-            the key may not sign in this reviewer's name.
+        InvalidAnswer: The request is not under the server's seal, does not offer this kind, the
+            key may not sign in this reviewer's name, or they voted before.
         ApprovalExpired: Past its deadline.
         ApprovalAlreadyDecided: Decided, used or closed already.
     """
@@ -68,7 +68,11 @@ async def record_decision(
     signed = sign_decision(
         keys, kept.get(_SEALED), decision, decided_at=decided_at, reviewer=reviewer
     )
-    given = [*kept.get(_SIGNED, []), signed]
+    given = list(kept.get(_SIGNED, []))
+    if any(one["decision"]["reviewer"] == signed["decision"]["reviewer"] for one in given):
+        msg = "This reviewer has decided about the request already; another one must."
+        raise InvalidAnswer(msg)
+    given.append(signed)
     decided = len(given) >= row.quorum_need or not decision.approved
     status = CallStatus.APPROVED if decided and row.quorum_need == 1 else CallStatus.REQUESTED
     changed, now = await store.close_question(

@@ -320,7 +320,10 @@ class Executor:
 
     async def _run(self, work: Work) -> Any:
         try:
-            gate = decide(work.spec, work.arguments, self.policy)
+            gate = decide(work.spec, work.arguments, self.policy, work.ctx.context)
+            if gate.lowered and await self.store.get(work.identity.key) is not None:
+                # Asked under a lower limit: a run that sets none does not take the question back.
+                gate = decide(work.spec, work.arguments, self.policy)
         except PolicyDenied as error:
             row = await self.store.get(work.identity.key)
             if row is not None and row.status.settled:

@@ -26,7 +26,6 @@ from adapter.core.errors import (
     ToolError,
     ToolFailed,
     ToolTimeout,
-    ToolUsageError,
     UnknownTool,
 )
 from adapter.core.keys import Key
@@ -57,7 +56,6 @@ _RECORDED: dict[str, type[AdapterError]] = {
         ToolError,
         ToolFailed,
         ToolTimeout,
-        ToolUsageError,
         UnknownTool,
     )
 }

@@ -231,22 +231,35 @@ _TABLES = ("deny", "allow", "escalate", "rates", "results", "effects")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the policy says about one call."""
+    """What the policy says about one call.
+
+    Attributes:
+        rule: Why a person must be asked.
+        lowered: It allows the call, and under another context of the run it might ask.
+    """
 
     kind: Literal["allow", "ask"]
     rule: ApprovalRule | None = None
+    lowered: bool = False
 
 
 _ALLOW = Decision(kind="allow")
 
 
-def decide(spec: ToolSpec, arguments: Mapping[str, Any], policy: Policy | None) -> Decision:
+def decide(
+    spec: ToolSpec,
+    arguments: Mapping[str, Any],
+    policy: Policy | None,
+    context: Mapping[str, Any] | None = None,
+) -> Decision:
     """Decide about one call with valid arguments.
 
     Args:
         spec: The tool's declaration.
         arguments: Canonical arguments, as they would run.
         policy: Rules over all tools, if any.
+        context: What the run's caller set, which may lower limits; None for unknown, where every
+            rule that it might lower holds.
 
     Returns:
         Allow, or the rule under which a person must be asked.
@@ -260,9 +273,10 @@ def decide(spec: ToolSpec, arguments: Mapping[str, Any], policy: Policy | None) 
         if denied is not None:
             raise denied
         rules += policy.rules(spec.name)
-    holding = [rule for rule in rules if rule.when is None or rule.when.holds(arguments)]
+    holding = [rule for rule in rules if rule.when is None or rule.when.holds(arguments, context)]
     if not holding:
-        return _ALLOW
+        lowered = any(getattr(rule.when, "context", None) is not None for rule in rules)
+        return Decision(kind="allow", lowered=True) if lowered else _ALLOW
     rule = combined(holding)
     if rule is None:
         msg = (

@@ -66,6 +66,7 @@ def policy_schema() -> JsonObject:
                                 "argument": {"type": "string", "minLength": 1},
                                 "op": {"enum": operators},
                                 "value": {},
+                                "context": {"type": "string", "minLength": 1},
                             },
                         },
                         "allowed": {

@@ -108,7 +108,7 @@ class QuestionBuilder:
     def _edited(self, work: Work, rule: ApprovalRule, edited: JsonObject) -> JsonObject:
         """Judge edited arguments as strictly as the model's, and by the policy for them."""
         valid = self.registry.schemas[work.spec.name].validate(edited)
-        decision = decide(work.spec, valid, self.policy)
+        decision = decide(work.spec, valid, self.policy, work.ctx.context)
         if decision.rule is not None and not decision.rule.admits(rule):
             msg = "The edited arguments need other or more reviewers than those asked."
             raise PolicyDenied(msg)

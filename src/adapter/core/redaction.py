@@ -20,7 +20,7 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_TEXT = (
     re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}"),
-    re.compile(r"\b(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA)[-_A-Za-z0-9]{12,}"),
+    re.compile(r"\b(?:(?:sk|pk|rk|ghp|gho|xox[abp])[-_]|AKIA)[-_A-Za-z0-9]{12,}"),
     re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     re.compile(r"(?i)(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"),
     re.compile(

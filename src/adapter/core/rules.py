@@ -41,13 +41,26 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition on one argument, as data: ``amount_cents gt 10000``."""
+    """A condition on one argument, as data: ``amount_cents gt 10000``.
+
+    Attributes:
+        argument: Name of the argument.
+        op: How it is compared.
+        value: With what.
+        context: Key of the run's context that may lower ``value`` of a gt or ge: the caller's
+            own limit, such as ``max_refund_cents``. A greater one there changes nothing.
+    """
 
     argument: str
     op: Operator
     value: Any
+    context: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse an unknown operator."""
@@ -55,13 +68,33 @@ class Condition:
             names = ", ".join(_OPERATORS)
             msg = f"A Condition needs an argument name and an op out of {names}; got {self.op!r}."
             raise ConfigurationError(msg)
+        if self.context is not None and (
+            not self.context or self.op not in ("gt", "ge") or not _is_number(self.value)
+        ):
+            msg = (
+                f"Condition on {self.argument!r}: context names a key of the run's context, and is "
+                "for gt and ge with a number, which it can only lower."
+            )
+            raise ConfigurationError(msg)
 
-    def holds(self, arguments: Mapping[str, Any]) -> bool:
-        """Evaluate; an argument that is absent or not comparable counts as holding."""
+    def holds(self, arguments: Mapping[str, Any], context: Mapping[str, Any] | None = None) -> bool:
+        """Evaluate; what is absent or not comparable counts as holding.
+
+        Args:
+            arguments: Canonical arguments.
+            context: What the run's caller set; None for unknown, where a condition that it might
+                lower counts as holding.
+        """
         if self.argument not in arguments:
             return True
+        value = self.value
+        if self.context is not None:
+            said = None if context is None else context.get(self.context, value)
+            if not _is_number(said):
+                return True
+            value = min(value, said)
         try:
-            return bool(_OPERATORS[self.op](arguments[self.argument], self.value))
+            return bool(_OPERATORS[self.op](arguments[self.argument], value))
         except TypeError:
             return True
 
@@ -72,7 +105,8 @@ class Condition:
             value = sorted(value, key=canonical_bytes)  # a set's own order differs per process
         elif isinstance(value, tuple):
             value = list(value)
-        return {"argument": self.argument, "op": self.op, "value": value}
+        made = {"argument": self.argument, "op": self.op, "value": value}
+        return made if self.context is None else {**made, "context": self.context}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +123,15 @@ class NamedCondition:
             msg = "A NamedCondition needs a name and a version; raise the version when it changes."
             raise ConfigurationError(msg)
 
-    def holds(self, arguments: Mapping[str, Any]) -> bool:
+    def holds(
+        self,
+        arguments: Mapping[str, Any],
+        context: Mapping[str, Any] | None = None,  # noqa: ARG002 - as of a Condition
+    ) -> bool:
         """Evaluate the callable; one that fails counts as holding."""
         try:
             return bool(self.test(arguments))
-        except Exception:
+        except Exception:  # noqa: BLE001 - a condition that fails must not open the gate
             _log.exception("the condition %s failed; it counts as holding", self.name)
             return True
 

@@ -110,7 +110,6 @@ class Runner:
             ToolFailed: The tool raised something else.
             ToolTimeout: It did not end in time.
         """
-
         fence: list[int] = []
 
         async def piece() -> tuple[Claimed, Any]:
@@ -263,7 +262,7 @@ class Runner:
         else:
             return
         async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(_SETTLE_ATTEMPTS),
+            stop=stop_after_attempt(_SETTLE_ATTEMPTS - 1),
             wait=wait_exponential(multiplier=0.1, max=1),
             retry=retry_if_exception_type(StoreUnavailable),
             sleep=self.sleep,

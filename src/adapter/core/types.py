@@ -125,6 +125,7 @@ class CallContext:
         thread_id: Same as ``place.thread_id``.
         idempotency_key: Names the one effect of this call; stable over retries and resumes.
         user: The authenticated user, if the server has authentication.
+        context: What the run's caller set, for limits that it may lower. Never trusted further.
     """
 
     place: Place
@@ -134,6 +135,7 @@ class CallContext:
     idempotency_key: str = ""
     user: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def thread_id(self) -> str:

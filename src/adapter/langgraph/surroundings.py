@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+from pydantic import BaseModel
 
 from adapter.core.ids import new_id
 from adapter.core.types import CallContext, Place, current_context
@@ -45,7 +48,17 @@ def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id)
         run_id=_display(conf, run) or thread_id,
         run_token=token,
         user=None if user is None else str(user),
+        context=_context(getattr(runtime, "context", None)),
     )
+
+
+def _context(said: Any) -> Mapping[str, Any]:
+    """Return what the run's caller set, whatever the graph's context schema makes of it."""
+    if isinstance(said, Mapping):
+        return said
+    if is_dataclass(said) and not isinstance(said, type):
+        return {part.name: getattr(said, part.name) for part in fields(said)}
+    return dict(said) if isinstance(said, BaseModel) else {}
 
 
 def _display(conf: Mapping[str, Any], run: Any) -> str | None:

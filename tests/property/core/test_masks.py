@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -98,6 +98,7 @@ def test_a_secret_that_a_pattern_knows_is_nowhere(
     found: tuple[str, str], before: str, shape: int, where: str
 ) -> None:
     text, hidden = found
+    assume(hidden not in GENESIS)  # the first link's own zeros are no secret
     subject = Subject(tool="pay", call_id="c", key="k")
     value = wrapped(shape, before + text)
     if where == "arg":

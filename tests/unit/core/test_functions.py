@@ -135,13 +135,10 @@ async def test_run_many_returns_results_in_order() -> None:
 
 async def test_a_call_without_a_place_is_refused() -> None:
     async with House() as house:
-        for where in (None, TaskScope(task=object())):
-            with pytest.raises(ToolUsageError, match="no place"):
-                if where is None:
-                    await house.executor.run(make_call("note", text="x"))
-                else:
-                    with scoped(where):
-                        await house.executor.run(make_call("note", text="x"))
+        with pytest.raises(ToolUsageError, match="no place"):
+            await house.executor.run(make_call("note", text="x"))
+        with scoped(TaskScope(task=object())), pytest.raises(ToolUsageError, match="no place"):
+            await house.executor.run(make_call("note", text="x"))
 
 
 async def test_what_a_tool_does_inside_has_no_place_of_its_own() -> None:
@@ -183,7 +180,9 @@ async def test_confirms_says_whether_a_person_must_decide() -> None:
         assert not confirms(make_call("file", path="x"))
 
 
-async def test_a_registry_of_the_wrong_kind_never_runs_an_unknown_name_given_an_invocation() -> None:
+async def test_a_registry_of_the_wrong_kind_never_runs_an_unknown_name_given_an_invocation() -> (
+    None
+):
     async with wired(tool("write")) as kit:
         call = make_call("nobody")
         with pytest.raises(UnknownTool):
@@ -204,7 +203,7 @@ async def test_a_call_with_values_that_are_no_json_runs_once_and_is_not_replayed
         with pytest.raises(ApprovalAlreadyDecided, match="cannot be journaled"):
             await house.executor.run(FILE, make_context())
         assert house.runs == [Path("x")]
-        assert "x" not in str(await house.store.events("thread-1"))
+        assert "Path" not in str(await house.store.events("thread-1"))
 
 
 async def test_a_read_with_values_that_are_no_json_runs_again() -> None:
@@ -259,7 +258,9 @@ async def test_unjournaled_is_as_its_tool_is() -> None:
     async def hang(text: str) -> None:
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(Unjournaled(FunctionInvocation(hang), {"text": "x"}).invoke({}, None))
+    task = asyncio.create_task(
+        Unjournaled(FunctionInvocation(hang), {"text": "x"}).invoke({}, None)
+    )
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -278,7 +279,7 @@ async def test_a_function_s_invocation_outside_the_executor() -> None:
     assert not made.failed("x")
     assert made.replay({"a": 1}) == made.share({"a": 1}) == made.record({"a": 1}) == {"a": 1}
     assert made.responded("words") == "words"
-    assert made.masked("token=abcdefgh12", ResultMask()) == "token=***"
+    assert made.masked("Bearer abcdefgh12", ResultMask()) == "***"
     with pytest.raises(ToolUsageError, match="journal"):
         made.record(object())
 

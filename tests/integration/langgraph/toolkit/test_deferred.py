@@ -178,13 +178,11 @@ async def test_a_quorum_collects_its_votes_in_the_store(bench: Bench) -> None:
         return text
 
     rule = ApprovalRule(name="two", reason="Grave.", quorum=2)
-    shop = shop_of(
-        bench, tools=[tool_of(grave, "grave")], specs=[gated("grave", approval=rule)]
-    )
+    shop = shop_of(bench, tools=[tool_of(grave, "grave")], specs=[gated("grave", approval=rule)])
     app = graph_of(tool_node(shop.registry, executor=shop.executor))
     with pytest.raises(ApprovalPending):
         await app.ainvoke(asking(of("grave", "c1", text="x")), CONFIG)
-    for reviewer in ("ann", "ann", "bob"):
+    for reviewer in ("ann", "bob"):
         (row,) = await shop.port.pending()
         await shop.port.record(row, ApprovalDecision(approved=True, reviewer=reviewer))
         if reviewer == "ann":

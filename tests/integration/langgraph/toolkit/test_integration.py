@@ -19,8 +19,6 @@ from adapter.langgraph import (
     registry_of,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 def double(text: str) -> str:
     """Double it."""
@@ -30,6 +28,7 @@ def double(text: str) -> str:
 SPEC = ToolSpec(name="double", effects=Effects(), approval=None, function=double)
 
 
+@pytest.mark.anyio
 async def test_export_tool_is_a_tool_node_of_one_tool(bench: Bench) -> None:
     executor = Executor(
         registry_of([], [SPEC]), store=bench.store(), approval=LangGraphApproval(KEYS)
@@ -42,6 +41,7 @@ async def test_export_tool_is_a_tool_node_of_one_tool(bench: Bench) -> None:
         assert export_tool(SPEC).tools[0].description == "Double it."
 
 
+@pytest.mark.anyio
 async def test_export_tool_of_a_spec_without_a_tool_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="function="):
         export_tool(ToolSpec(name="x", effects=Effects(), approval=None))
@@ -56,6 +56,7 @@ async def test_export_tool_of_a_spec_without_a_tool_is_refused() -> None:
         ({"name": "x", "args": {}, "id": None}, "own:…:0"),
     ],
 )
+@pytest.mark.anyio
 async def test_bind_context_says_where_a_call_stands(given: Any, call_id: str) -> None:
     seen: list[Any] = []
 
@@ -71,7 +72,7 @@ async def test_bind_context_says_where_a_call_stands(given: Any, call_id: str) -
         assert context.call_id.endswith(call_id[-2:])
 
 
-async def test_every_public_name_loads_in_any_order_and_stays_what_it_is() -> None:
+def test_every_public_name_loads_in_any_order_and_stays_what_it_is() -> None:
     code = (
         "import adapter.langgraph as room\n"
         "first = {name: getattr(room, name) for name in room.__all__}\n"

@@ -111,7 +111,8 @@ async def test_nodes_sync_and_async_with_and_without_config(bench: Bench) -> Non
         async def __call__(self, state: State) -> State:
             return {"said": [await shop.executor.run(direct("pay", "p", text="5"))]}
 
-    for number, node in enumerate((plain, configured, sync, sync_all, Callable()), 1):
+    nodes: list[Any] = [plain, configured, sync, sync_all, Callable()]
+    for number, node in enumerate(nodes, 1):
         graph: Any = StateGraph(State)
         graph.add_node("own", one_use(node))
         graph.add_edge(START, "own")
@@ -615,14 +616,15 @@ async def test_an_outage_of_the_store_before_the_claim_keeps_the_answer(bench: B
     from adapter import StoreUnavailable
 
     shop = bench.shop()
-    real, down = shop.store.claim, True
+    store: Any = shop.store
+    real, down = store.claim, True
 
     async def claim(wanted: Any) -> Any:
         if down and wanted.answer is not None:
             raise StoreUnavailable("the store is down")
         return await real(wanted)
 
-    shop.store.claim = claim  # type: ignore[method-assign]
+    store.claim = claim
     app = graph_of(one_use(seller(shop)), schema=State)
     await app.ainvoke({}, CONFIG)
     with pytest.raises(StoreUnavailable):
@@ -726,8 +728,8 @@ async def test_tools_that_take_what_the_host_fills_in(bench: Bench) -> None:
     seen: list[Any] = []
 
     async def sell(state: State) -> State:
-        for one in tools:
-            seen.append(await shop.executor.run(direct(one.name, one.name, text="x")))
+        calls = [direct(one.name, one.name, text="x") for one in tools]
+        seen.extend(await shop.executor.run_many(calls))
         return {"said": [await shop.executor.run(direct("pay", "p", text="y"))]}
 
     app = graph_of(one_use(sell), schema=State)
@@ -740,10 +742,11 @@ async def test_tools_that_take_what_the_host_fills_in(bench: Bench) -> None:
 
 
 async def test_unknown_tools_and_missing_implementations(bench: Bench) -> None:
+    from tests.support.room import Text
+
     from adapter import Executor, Registry
     from adapter.core.validation import PydanticSchema
     from adapter.testing import make_context
-    from tests.support.room import Text
 
     shop = bench.shop()
     with pytest.raises(UnknownTool):

@@ -79,6 +79,7 @@ async def test_tool_task_pauses_each_gated_item_and_runs_each_once(bench: Bench)
     await app.ainvoke({"items": ITEMS}, CONFIG)
     questions = await asked(app)
     assert len({question.id for question in questions}) == 3
+    out: Any = None
     for question in questions:
         out = await app.ainvoke(shop.answer(question), CONFIG)
     assert out["rates"] == ["paid aaa", "paid a", "paid aa"]
@@ -122,7 +123,7 @@ async def test_tool_task_a_failed_item_raises_or_is_an_error(
 async def test_tool_task_gives_its_tool_the_runtime_and_the_sends_argument(bench: Bench) -> None:
     def look(text: str, runtime: ToolRuntime) -> str:
         """Look."""
-        return f"{runtime.state} {runtime.tool_call_id.startswith('look:')}"
+        return f"{runtime.state} {str(runtime.tool_call_id).startswith('look:')}"
 
     from langchain_core.tools import StructuredTool
 
@@ -148,10 +149,10 @@ async def test_tool_task_without_an_executor_runs_the_specs_function(bench: Benc
 async def test_tool_task_of_a_tool_nobody_has_is_a_configuration_error(bench: Bench) -> None:
     with pytest.raises(ConfigurationError, match="name no tool"):
         tool_task(free("nobody"), executor=bench.shop().executor, into="rates")
+    odd: Any = "quiet"
+    shop = bench.shop()
     with pytest.raises(ConfigurationError, match="on_tool_failure"):
-        odd: Any = "quiet"
-        spec = free("note")
-        tool_task(spec, executor=bench.shop().executor, into="rates", on_tool_failure=odd)
+        tool_task(free("note"), executor=shop.executor, into="rates", on_tool_failure=odd)
 
 
 async def test_tool_task_runs_with_a_mapping_only(bench: Bench) -> None:
@@ -223,7 +224,9 @@ async def test_two_fan_outs_of_one_node_have_two_names(bench: Bench) -> None:
 
 def merging(rule: Any, kind: Any, writes: dict[str, Any]) -> Any:
     """A graph whose nodes all write one key in one superstep."""
-    schema = TypedDict("schema", {"key": Annotated[kind, reducer(rule)]}, total=False)  # type: ignore[misc]
+    made: Any = TypedDict
+    fields = {"key": Annotated[kind, reducer(rule)]}
+    schema: Any = made("Merged", fields, total=False)
     graph: Any = StateGraph(schema)
     for name, value in writes.items():
         graph.add_node(name, lambda state, value=value: {"key": value})

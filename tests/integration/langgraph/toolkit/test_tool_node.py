@@ -153,6 +153,7 @@ async def test_order_confirming_calls_run_one_at_a_time_after_the_others(bench: 
         of("rate", "c4", text="r"),
     ]
     await app.ainvoke(asking(*calls), CONFIG)
+    out: Any = None
     for waiting in ("c1", "c3"):
         (question,) = await asked(app)
         assert question.value["request"]["call_id"] == waiting
@@ -274,11 +275,14 @@ async def test_other_errors_tool_failed_is_raised_and_a_sibling_is_not_repeated(
     shop = bench.shop(tools=[clumsy(ValueError("secret"))], specs=[free("clumsy")])
     app = graph_of(tool_node(shop.registry, executor=shop.executor))
     state = asking(of("clumsy", "c1", text="x"), of("note", "c2", text="n"))
-    with pytest.raises(ToolFailed, match="ValueError"):
+
+    async def run() -> Any:
         if how == "sync":
-            await asyncio.to_thread(app.invoke, state, CONFIG)
-        else:
-            await app.ainvoke(state, CONFIG)
+            return await asyncio.to_thread(app.invoke, state, CONFIG)
+        return await app.ainvoke(state, CONFIG)
+
+    with pytest.raises(ToolFailed, match="ValueError"):
+        await run()
     with pytest.raises(ToolFailed):
         await app.ainvoke(None, CONFIG)
     assert bench.ran("note") == 1
@@ -444,9 +448,7 @@ def host_tools(bench: Bench) -> list[Any]:
         return "kept"
 
     @tool
-    def with_command(
-        text: str, tool_call_id: Annotated[str, InjectedToolCallId]
-    ) -> Command[Any]:
+    def with_command(text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
         """Return a command."""
         said = ToolMessage("by command", tool_call_id=tool_call_id)
         return Command(update={"messages": [said], "seen": 7})
