@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import orjson
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import BaseTool
@@ -265,7 +266,7 @@ def _outcome(row: CallRow | None, recorded: Any, call_id: str, name: str) -> Too
 
 
 def _entry(event: StoredEvent) -> dict[str, Any]:
-    body = json.loads(event.line)["body"]
+    body = orjson.loads(event.line)["body"]
     entry = {name: body[name] for name in ("kind", "tool", "call_id", "at")}
     shown = {name: body["data"][name] for name in _DETAILS if name in body["data"]}
     return {"seq": event.seq, **entry, **shown}

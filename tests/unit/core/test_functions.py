@@ -214,6 +214,18 @@ async def test_a_read_with_values_that_are_no_json_runs_again() -> None:
         assert house.runs == [Path("x")] * 2
 
 
+async def test_a_call_with_values_that_are_no_json_may_fail() -> None:
+    async with House() as house:
+
+        def fail(path: Path) -> None:
+            raise ValueError(path)
+
+        house.executor.registry.implementations["file"] = FunctionTool(fail)
+        for _ in range(2):
+            with pytest.raises(ToolFailed, match="ValueError"):
+                await house.executor.run(FILE, make_context())
+
+
 async def test_values_that_are_no_json_are_validated_strictly() -> None:
     async with House() as house:
         for arguments in ({"path": Path("x"), "ghost": 1}, {"path": {1}}):

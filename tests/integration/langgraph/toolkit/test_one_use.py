@@ -755,3 +755,41 @@ async def test_unknown_tools_and_missing_implementations(bench: Bench) -> None:
     executor = Executor(registry, store=bench.store())
     with pytest.raises(ConfigurationError, match="registry_of"):
         await executor.run(direct("note", "n", text="x"), make_context())
+
+
+async def test_results_of_direct_calls_are_masked_and_cached_like_all_others(bench: Bench) -> None:
+    from tests.support.room import Text
+
+    from adapter import Policy
+
+    @tool(args_schema=Text)
+    def read(text: str) -> dict[str, str]:
+        """Read."""
+        bench.ledger.add(tool="read")
+        return {"text": text, "pin": "1234"}
+
+    @tool(args_schema=Text)
+    def command(text: str) -> Command[Any]:
+        """Return a command."""
+        return Command(update={"said": [text]})
+
+    specs = [
+        free("read", Effects(read_only=True), cache_ttl=60.0),
+        free("command", Effects(read_only=True), cache_ttl=60.0),
+    ]
+    policy = Policy(results={"read": ["pin"], "command": ["pin"]})
+    shop = bench.shop(tools=[read, command], specs=specs, policy=policy)
+    seen: list[Any] = []
+
+    async def look(state: State) -> State:
+        for number in range(2):
+            call = direct("read", f"r{number}", text="x")
+            seen.append(await shop.executor.run(call, bind_context()))
+            call = direct("command", f"c{number}", text="x")
+            made = await shop.executor.run(call, bind_context())
+            assert made.update == {"said": ["x"]}
+        return {}
+
+    await graph_of(look, schema=State).ainvoke({}, CONFIG)
+    assert seen == [{"text": "x", "pin": "***"}] * 2
+    assert bench.ran("read") == 1

@@ -1,0 +1,38 @@
+"""`adapter selftest GRAPH`: try the known ways around the gate, and say what was found."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from adapter.cli.show import visible
+from adapter.selftest import load_graph, selftest
+
+__all__ = ["selftest_command"]
+
+_SHOWN = {"hole": "HOLE", "warning": "warning", "note": "note", "ok": "ok"}
+
+
+def selftest_command(
+    graph: Annotated[
+        str,
+        typer.Argument(help="An id in langgraph.json, file.py:variable or module:variable."),
+    ],
+    every: Annotated[bool, typer.Option("--all", help="Also show what held.")] = False,
+) -> None:
+    """Try the known ways around the gate on a graph; no tool and no model runs.
+
+    Exit status: 0 the gate held, 1 there is a hole.
+    """
+    report = asyncio.run(selftest(load_graph(graph)))
+    for one in report.findings:
+        if every or one.severity != "ok":
+            where = " ".join(part for part in (one.node, one.tool) if part)
+            line = f"{_SHOWN[one.severity]}: {one.attempt}: {where}: {one.text}"
+            typer.echo(visible(line))
+    held = sum(one.severity == "ok" for one in report.findings)
+    typer.echo(f"{len(report.holes)} holes; {held} attempts held.")
+    if report.holes:
+        raise typer.Exit(1)
