@@ -99,11 +99,9 @@ def _module(root: Path, place: str) -> Any:
             return import_module(place)
         path = (root / place).resolve()
         spec = spec_from_file_location(f"selftest_{path.stem}", path)
-        if spec is None or spec.loader is None:  # pragma: no cover - a .py file always has one
-            raise ImportError(place)
-        module = module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
+        module = module_from_spec(spec)  # type: ignore[arg-type] # never None for a .py file
+        sys.modules[module.__name__] = module
+        spec.loader.exec_module(module)  # type: ignore[union-attr]
     except (ImportError, OSError) as error:
         msg = f"The graph's module {place} cannot be loaded: {error}."
         raise ConfigurationError(msg) from error

@@ -15,6 +15,7 @@ from adapter.cli.approvals import approvals
 from adapter.cli.audit import audit
 from adapter.cli.calls import calls
 from adapter.cli.keys import keys
+from adapter.cli.selftest import selftest_command
 from adapter.core.errors import (
     AdapterError,
     ConfigurationError,
@@ -61,6 +62,7 @@ app.add_typer(approvals, name="approvals")
 app.add_typer(audit, name="audit")
 app.add_typer(calls, name="calls")
 app.add_typer(keys, name="keys")
+app.command(name="selftest")(selftest_command)
 
 
 def _version(wanted: bool) -> None:

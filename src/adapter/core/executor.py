@@ -421,11 +421,12 @@ class Executor:
                     self.port.discard_used(row)
                     if self._past.again(work, row):
                         return await self._past.earlier(work, row)
-                if row.status not in OPEN:
-                    if not self._past.takeover(work, row):
-                        return await self._past.earlier(work, row)
+                if self._past.retried(row) or self._past.takeover(work, row):
+                    self.port.discard_used(row)
                     self.port.revisit(row)
                     return await self._claim(work, None, self._executed(work, row))
+                if row.status not in OPEN:
+                    return await self._past.earlier(work, row)
                 answer = await self._asker.ask(work, rule, row)
             except ModelVisibleError as error:
                 if not isinstance(error, ApprovalExpired):

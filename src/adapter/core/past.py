@@ -63,7 +63,9 @@ class Past:
             msg = "The journal lost the row of this call; nothing ran."
             raise StoreUnavailable(msg)
         outcome = self.journal.outcome(row)
-        if _replayable(row, outcome) and not self.again(work, row):
+        # An answer to an expired question was never used: it comes too late, that is all.
+        expired = row.status is CallStatus.EXPIRED
+        if _replayable(row, outcome) and (expired or not self.again(work, row)):
             if self.port is not None:
                 self.port.revisit(row)
             await self.journal.record(
@@ -89,6 +91,14 @@ class Past:
         """Tell whether this run, and not the one that claimed, answers the row's question by id."""
         port = self.port
         return port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
+
+    def retried(self, row: CallRow) -> bool:
+        """Tell whether a person let the call run again under its saved decision."""
+        return (
+            row.status is CallStatus.APPROVED
+            and row.decision is not None
+            and (self.port is None or not self.port.answers_now(row))
+        )
 
     def takeover(self, work: Work, row: CallRow) -> bool:
         """Tell whether a claim that ran out may be taken over: its effect can be repeated."""

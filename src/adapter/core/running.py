@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from adapter.core.journal import Journal, error_outcome
 from adapter.core.redaction import mask_text
 from adapter.core.scope import task_scope
 from adapter.core.spec import Retry
-from adapter.core.store import Charge, Claimed
+from adapter.core.store import CallRow, Charge, Claimed
 from adapter.core.types import CallStatus, JsonObject, running_call
 from adapter.core.work import Work
 
@@ -110,19 +110,20 @@ class Runner:
             ToolFailed: The tool raised something else.
             ToolTimeout: It did not end in time.
         """
-        fence: list[int] = []
+        held_by: list[tuple[Work, int]] = []
 
         async def piece() -> tuple[Claimed, Any]:
             claimed = await claim()
             if claimed.state != "claimed" or claimed.row is None:
                 return claimed, None
-            fence.append(claimed.row.fence)
-            return claimed, await self._invoke_and_settle(work, claimed.row.fence, arguments)
+            mine = _taken_over(work, claimed.row)
+            held_by.append((mine, claimed.row.fence))
+            return claimed, await self._invoke_and_settle(mine, claimed.row.fence, arguments)
 
         async def abandon() -> None:
-            for number in fence:
+            for mine, number in held_by:
                 await self._settle(
-                    work, number, CallStatus.IN_DOUBT, None, reason="cancelled while running"
+                    mine, number, CallStatus.IN_DOUBT, None, reason="cancelled while running"
                 )
 
         return await held(
@@ -270,6 +271,17 @@ class Runner:
         ):
             with attempt:
                 await settle()
+
+
+def _taken_over(work: Work, row: CallRow) -> Work:
+    """Return the work under the row that was claimed: another task's, when that one is lost."""
+    if row.key == work.subject.key:
+        return work
+    return replace(
+        work,
+        subject=replace(work.subject, key=row.key),
+        ctx=replace(work.ctx, idempotency_key=row.idempotency_key),
+    )
 
 
 _keep: set[asyncio.Future[None]] = set()

@@ -55,6 +55,16 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
             msg = f"Two tools are named {tool.name!r}; names must differ."
             raise ConfigurationError(msg)
         schemas[tool.name] = _schema(tool)
+    cached = {spec.name for spec in listed if spec.cache_ttl is not None}
+    for tool in given:
+        injected = injected_names(tool) if tool.name in cached else frozenset()
+        if injected:
+            msg = (
+                f"ToolSpec {tool.name!r} has a cache_ttl, and its tool is given more than its "
+                f"arguments ({', '.join(sorted(injected))}), which no cache key covers. Leave "
+                "cache_ttl out."
+            )
+            raise ConfigurationError(msg)
     return Registry(listed, schemas, {tool.name: GovernedTool(tool) for tool in given})
 
 

@@ -1,4 +1,4 @@
-"""Tries the known ways around the gate on a user's own graph, in process, with tools that do nothing.
+"""Tries the known ways around the gate on a user's own graph, in process, with harmless tools.
 
 Every tool of every ToolNode is replaced by a probe for the time of the test: it runs nothing and
 notes whether the adapter had claimed the call. No model is called: the messages are made here.
@@ -10,19 +10,22 @@ import functools
 import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
 from adapter.core.ids import new_id
 from adapter.core.sampling import sample
 from adapter.core.types import current_context
+from adapter.langgraph.nodes import GovernedNode
 
 __all__ = ["Finding", "Report", "probe_graph"]
 
@@ -88,6 +91,9 @@ async def probe_graph(graph: Any) -> Report:
     report = Report()
     seen = False
     async for name, inner in _graphs(graph):
+        for node in _governed_nodes(inner):
+            seen = True
+            report.add("ok", "tool_node", name + node, "", "the adapter's own node")
         for node, tools in _tool_nodes(inner):
             seen = True
             with _probes(tools) as runs:
@@ -111,6 +117,13 @@ def _tool_nodes(graph: Any) -> Iterator[tuple[str, ToolNode]]:
         yield from ((name, part) for part in parts if isinstance(part, ToolNode))
 
 
+def _governed_nodes(graph: Any) -> Iterator[str]:
+    for name, node in getattr(graph, "nodes", {}).items():
+        bound = getattr(node, "bound", None)
+        if any(isinstance(one, GovernedNode) for one in [bound, *getattr(bound, "steps", [])]):
+            yield name
+
+
 @contextmanager
 def _probes(node: ToolNode) -> Iterator[dict[str, _Runs]]:
     """Put probes in the place of a node's tools."""
@@ -128,41 +141,41 @@ def _probes(node: ToolNode) -> Iterator[dict[str, _Runs]]:
 
 def _probe(tool: BaseTool, runs: _Runs) -> BaseTool:
     """Return a tool with the same name, schema and signature that does nothing but note."""
-    result: Any = ("selftest", None)
-    if tool.response_format == "content":
-        result = "selftest"
+    result: Any = "selftest" if tool.response_format == "content" else ("selftest", None)
 
     def note() -> Any:
         runs.governed.append(current_context() is not None)
         return result
 
-    def plain(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def body(*_args: Any, **_kwargs: Any) -> Any:
-            return note()
-
-        return body
-
-    def later(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        async def body(*_args: Any, **_kwargs: Any) -> Any:
-            return note()
-
-        return body
-
-    update: dict[str, Any] = {}
-    if getattr(tool, "func", None) is not None:
-        update["func"] = plain(tool.func)  # type: ignore[attr-defined]
-    if getattr(tool, "coroutine", None) is not None:
-        update["coroutine"] = later(tool.coroutine)  # type: ignore[attr-defined]
+    update = {
+        part: _body(original, note)
+        for part in ("func", "coroutine")
+        if (original := getattr(tool, part, None)) is not None
+    }
     if update:
         return tool.model_copy(update=update)
-    bodies = {"_run": plain(type(tool)._run)}  # noqa: SLF001
-    if inspect.iscoroutinefunction(type(tool)._arun):  # noqa: SLF001
-        bodies["_arun"] = later(type(tool)._arun)  # noqa: SLF001
+    kind = type(tool)
+    bodies = {name: _body(getattr(kind, name), note) for name in ("_run", "_arun")}
     made = tool.model_copy()
-    made.__class__ = type(type(tool).__name__, (type(tool),), bodies)
+    made.__class__ = type(kind.__name__, (kind,), bodies)
     return made
+
+
+def _body(original: Callable[..., Any], note: Callable[[], Any]) -> Callable[..., Any]:
+    """Return a function with the same signature that only notes."""
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def later(*_args: Any, **_kwargs: Any) -> Any:
+            return note()
+
+        return later
+
+    @functools.wraps(original)
+    def plain(*_args: Any, **_kwargs: Any) -> Any:
+        return note()
+
+    return plain
 
 
 class _Prober:
@@ -177,7 +190,12 @@ class _Prober:
         runs: dict[str, _Runs],
         report: Report,
     ) -> None:
-        self._app = graph.copy(update={"checkpointer": InMemorySaver()})
+        # Edges stay; whatever else the graph does, models and hooks included, does nothing here.
+        nodes = {
+            name: one if name in (node, START) else one.copy({"bound": RunnableLambda(_nothing)})
+            for name, one in graph.nodes.items()
+        }
+        self._app = graph.copy(update={"checkpointer": InMemorySaver(), "nodes": nodes})
         self._node = node
         self._shown = shown
         self._tools = tools
@@ -204,6 +222,8 @@ class _Prober:
         await self._invented()
 
     async def _tool(self, name: str, arguments: dict[str, Any]) -> None:
+        for runs in self._runs.values():
+            runs.governed.clear()
         config = _thread()
         asked = await self._honest(name, arguments, config)
         if asked is None:
@@ -274,7 +294,9 @@ class _Prober:
         self._held("forged resume", name, gated=True)
         altered = {"args": {}, "name": name, "id": "selftest", "type": "tool_call"}
         message = AIMessage("", id="selftest-ai", tool_calls=[altered])
-        update = Command(update={self._key: [message]}, resume={asked.id: {"approved": True}})
+        update: Command[Any] = Command(
+            update={self._key: [message]}, resume={asked.id: {"approved": True}}
+        )
         await self._go(update, config)
         self._held("update with resume", name, gated=True)
 
@@ -315,7 +337,7 @@ class _Prober:
     async def _proposed(self, name: str, arguments: dict[str, Any], config: Any) -> bool:
         """Write the model's message as the node that leads here, whichever that is."""
         for source in self._app.nodes:
-            if source in (self._node, "__start__"):
+            if source in (self._node, START):
                 continue
             fresh = dict(config["configurable"])
             try:
@@ -332,10 +354,8 @@ class _Prober:
 
     async def _go(self, given: Any, config: Any) -> Any:
         """Go on until the next node ends, and no further: no model is called after a tool."""
-        try:
-            await self._app.ainvoke(given, config, interrupt_after="*", interrupt_before=None)
-        except Exception:  # noqa: BLE001, S110 - an error is a refusal; the count is what matters
-            pass
+        with suppress(Exception):  # an error is a refusal; the count is what matters
+            await self._app.ainvoke(given, config, interrupt_after="*")
         return await self._app.aget_state(config)
 
     def _held(self, attempt: str, name: str, *, gated: bool = False) -> bool:
@@ -359,6 +379,10 @@ class _Prober:
 
     def _add(self, severity: Severity, attempt: str, tool: str, text: str) -> None:
         self._report.add(severity, attempt, self._shown, tool, text)
+
+
+def _nothing(_given: Any) -> None:
+    """Stand in for a node that is not under test."""
 
 
 def _schema(tool: BaseTool) -> dict[str, Any]:

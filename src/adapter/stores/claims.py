@@ -166,8 +166,16 @@ def _twin(tx: Transaction, now: int, claim: Claim, values: Mapping[str, Any]) ->
     ran_out = row.status is CallStatus.CLAIMED and (row.lease_until or 0) <= now
     if ran_out and not claim.repeatable:
         return _doubt(tx, now, row)
-    if ran_out:  # its own task may still take it over: leave the row as it is
-        return Claimed(state="in_doubt", row=row)
+    if ran_out:
+        # The task that claimed it may be lost with its checkpoint, so any other takes it over, in
+        # the row it has: same idempotency key, same one effect.
+        taken = tx.one(
+            tx.sql.call_take_over,
+            {**_claim_values(now, claim, None, row), "at_key": row.key, "at_fence": row.fence},
+        )
+        if taken is not None:
+            tx.chains.append(claim.events)
+            return Claimed(state="claimed", row=call_row(taken))
     return _taken(row, now)
 
 

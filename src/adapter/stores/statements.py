@@ -255,6 +255,11 @@ class Statements(AuditStatements):
                 # an answer that comes late for the old fence must not settle it again
                 fence=c.fence + literal_column("1"),
                 lease_until=null(),
+                # whoever lets it run again has seen the deadline
+                expires_at=case(
+                    (bindparam("status") == literal_column("'approved'"), null()),
+                    else_=c.expires_at,
+                ),
                 updated_at=now,
             )
             .where(mine, doubtful)
