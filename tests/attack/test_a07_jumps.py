@@ -47,7 +47,7 @@ class JumpBack(AgentMiddleware[Any, Any, Any]):
 @pytest.mark.parametrize("forget", [False, True])
 @pytest.mark.parametrize("where", ["before", "after"])
 async def test_a7_a_rejected_call_stays_refused(rooms: Rooms, where: str, forget: bool) -> None:
-    room = rooms.paying(**{where: [JumpBack(forget=forget)]})  # type: ignore[arg-type]
+    room = rooms.paying(**{where: [JumpBack(forget=forget)]})
     await room.say()
     (asked,) = await room.asked()
     await room.resume({asked.id: room.approval.resume_value(asked, NO)})

@@ -75,7 +75,7 @@ async def test_a21_three_gated_calls_of_one_task_are_answered_one_by_one(rooms: 
     await own.run()
     for kind in ("approve", "reject", "approve"):
         question = await asked(own)
-        decision = ApprovalDecision(kind=kind)  # type: ignore[arg-type]
+        decision = ApprovalDecision(kind=kind)
         await own.run(Command(resume={question.id: own.approval.resume_value(question, decision)}))
     assert own.ledger.paid == [1, 3]
     assert len(own.ledger.of("note")) == 1

@@ -179,7 +179,7 @@ RULE = '[[escalate]]\ntools = "a"\nreason = "x"\n'
         (RULE + "ttl = 0", "4: escalate[0].ttl must be more than 0, and finite"),
         (RULE + "ttl = inf", "4: escalate[0].ttl must be more than 0, and finite"),
         (RULE + "allowed = []", "4: escalate[0].allowed must not be empty"),
-        (RULE + 'allowed = ["aprove"]', "4: escalate[0].allowed[0] must be one of approve"),
+        (RULE + 'allowed = ["maybe"]', "4: escalate[0].allowed[0] must be one of approve"),
         (RULE + 'tool = "b"', "4: escalate[0].tool is no key of a policy here; did you mean"),
         (RULE + "[escalate.when]\nargument = 'a'\nop = 'gte'\nvalue = 1", "6: escalate[0].when.op"),
         (RULE + "when = {argument = 'a', op = 'gt'}", "4: escalate[0].when lacks 'value'"),

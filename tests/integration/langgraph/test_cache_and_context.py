@@ -92,7 +92,7 @@ FORMS = pytest.mark.parametrize("form", [AsDict, AsDataclass, AsModel])
 @pytest.mark.anyio
 @FORMS
 async def test_a_run_may_lower_its_budget_by_context(rooms: Rooms, form: Any) -> None:
-    lines = [ai(call("note", f"n{number}", text="x")) for number in range(4)]
+    lines = [ai(call("note", f"n{number}", text="x")) for number in range(9)]
     budgets = Budgets(tool_calls_per_turn=3, context_limits={"tool_calls_per_turn": "max_calls"})
     room = rooms(*lines, budgets=budgets, agent={"context_schema": form})
     await room.say(context=form(max_calls=1))

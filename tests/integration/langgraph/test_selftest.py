@@ -265,10 +265,10 @@ def test_the_command_loads_a_graph_as_it_is_named(project: Path, name: str) -> N
 def test_the_command_ends_well_where_the_gate_holds(
     project: Path, rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from adapter.cli import selftest as command
+    from adapter import selftest as room_of_selftest
 
     room = rooms.paying()
-    monkeypatch.setattr(command, "load_graph", lambda name: room.agent)
+    monkeypatch.setattr(room_of_selftest, "load_graph", lambda name: room.agent)
     from adapter.cli.app import app
 
     done = CliRunner().invoke(app, ["selftest", "own", "--all"])
