@@ -34,11 +34,8 @@ test: install ## All tests but the slow ones, with coverage
 test-fast: install ## Unit and property tests, under a minute
 	$(PYTEST) -n 2 -m "not slow" tests/unit tests/property $(PYTEST_ARGS)
 
-test-full: install ## Everything, with the crash matrix, fuzz and a second server
-	$(PY) -m coverage erase
-	$(COVERED) $(PYTEST_ARGS)
-	$(PY) -m coverage report
-	$(PY) -m coverage report --include="src/adapter/core/*" --fail-under=100
+test-full: install ## The slow tests beside `make test`: crash matrix, many processes
+	$(PYTEST) -n 2 --dist loadgroup -m slow $(PYTEST_ARGS)
 
 check: install ## Format, lint, types, import directions, lock, spelling
 	$(PY) -m ruff format --check .

@@ -152,7 +152,12 @@ class AnswerCheck:
                 decision.kind not in self.allowed
             ):
                 raise InvalidAnswer(INVALID)
-            self.people.check(self.keys, decision.reviewer or "", value["kid"])
+            self.people.check(
+                self.keys,
+                decision.reviewer or "",
+                value["kid"],
+                approves=bool(decision.approved),
+            )
         arguments = self._arguments(decision, before=before)
         if not before and decision.approved:
             self.people.agree(arguments)

@@ -93,9 +93,14 @@ class Past:
         return port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
 
     def retried(self, row: CallRow) -> bool:
-        """Tell whether a person let the call run again under its saved decision."""
+        """Tell whether a person let a call that was claimed before run again.
+
+        A row that was never claimed is another matter: what a deferred port keeps there is yet to
+        be verified.
+        """
         return (
             row.status is CallStatus.APPROVED
+            and row.fence > 0
             and row.decision is not None
             and (self.port is None or not self.port.answers_now(row))
         )

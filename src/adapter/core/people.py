@@ -33,17 +33,17 @@ class People:
     excluded: str | None = None
     votes: tuple[Vote, ...] = ()
 
-    def check(self, keys: KeyRing, reviewer: str, kid: str) -> None:
-        """Judge a reviewer.
+    def check(self, keys: KeyRing, reviewer: str, kid: str, *, approves: bool) -> None:
+        """Judge a reviewer. Who voted may still say no: a no ends the question at any time.
 
         Raises:
-            InvalidAnswer: No role, the requester, or voted before. That the key speaks for this
+            InvalidAnswer: No role, the requester, or a second vote. That the key speaks for this
                 person was judged with its signature.
         """
         if (
             not self.has_role(keys, reviewer, kid)
             or (self.excluded is not None and reviewer == self.excluded)
-            or any(vote.reviewer == reviewer for vote in self.votes)
+            or (approves and any(vote.reviewer == reviewer for vote in self.votes))
         ):
             raise InvalidAnswer(INVALID)
 

@@ -48,14 +48,17 @@ class QuestionBuilder:
             "reason": rule.reason,
             "call_id": work.call.id,
             "run_id": work.ctx.run_id,
-            "request_digest": self._digest(work, work.arguments),
+            "request_digest": self._digest(work),
             "allowed": list(rule.allowed),
             "schema": self.registry.schemas[work.spec.name].json_schema,
         }
 
-    def _digest(self, work: Work, arguments: JsonObject) -> str:
+    def _digest(self, work: Work) -> str:
+        if work.arguments == work.call.arguments:
+            # Nothing was filled in: the digest that names the call is the arguments' own.
+            return work.identity.arguments_digest
         secret = self.port.keys.oldest("digest") if work.spec.masks else None
-        return arguments_digest(arguments, secret)
+        return arguments_digest(work.arguments, secret)
 
     def build(
         self, work: Work, rule: ApprovalRule, row: CallRow, audience: str, people: People
@@ -71,7 +74,7 @@ class QuestionBuilder:
             tool_call_id=work.call.id,
             tool=work.spec.name,
             kind=row.kind,
-            arguments_digest=self._digest(work, work.arguments),
+            arguments_digest=self._digest(work),
             schema_digest=schema_digest,
             policy_digest=policy_digest,
             allowed=rule.allowed,

@@ -193,12 +193,14 @@ async def test_a_reject_ends_it_at_any_time(rooms: Rooms, votes: int) -> None:
     assert await room.status("c1") == ["denied"]
 
 
-async def test_a_voters_second_word_does_not_count_even_if_it_is_a_no(rooms: Rooms) -> None:
-    """Each reviewer has one; a change of mind is a matter for another reviewer, who may reject."""
+async def test_a_voters_second_yes_does_not_count_but_their_no_ends_it(rooms: Rooms) -> None:
     room = office(rooms)
     await room.say()
     await vote(room, "rita")
-    await refused(room, "rita", "reject", reason="changed my mind")
+    await refused(room, "rita", "approve")
+    await vote(room, "rita", "reject", reason="changed my mind")
+    assert room.ledger.paid == []
+    assert await room.asked() == []
 
 
 async def test_an_edit_as_a_vote_must_be_agreed_to(rooms: Rooms) -> None:

@@ -89,3 +89,20 @@ def test_a_rule_is_described_with_its_condition(when: Condition | None) -> None:
     described = rule.describe()
     assert described["when"] == (None if when is None else when.describe())
     assert described["allowed"] == ["approve", "reject"]
+
+
+def test_what_cannot_be_compared_counts_as_holding_under_a_lowered_limit_too() -> None:
+    condition = Condition(argument="n", op="gt", value=5, context="max")
+    assert condition.holds({"n": "text"}, {"max": 1})
+    assert condition.holds({}, {"max": 1})
+
+
+def test_a_named_condition_that_fails_counts_as_holding() -> None:
+    def fails(_: object) -> bool:
+        raise ValueError
+
+    assert NamedCondition(name="n", version="1", test=fails).holds({})
+
+
+def test_a_tuple_of_values_is_described_as_a_list() -> None:
+    assert Condition(argument="n", op="in", value=("b", "a")).describe()["value"] == ["b", "a"]

@@ -216,3 +216,15 @@ async def test_an_edit_into_stricter_rules_is_refused() -> None:
         smaller = ApprovalDecision(kind="edit", edited_args={"to": "bob", "amount": 2})
         await kit.run(make_call("write", to="bob", amount=1), None, smaller)
         assert len(kit.runs) == 1
+
+
+@pytest.mark.anyio
+async def test_a_tool_that_takes_any_arguments_has_none_stripped() -> None:
+    from pydantic import BaseModel, ConfigDict
+
+    class Open(BaseModel):
+        model_config = ConfigDict(extra="allow")
+
+    async with wired(tool("open", model=Open), ghost="strip") as kit:
+        await kit.run(make_call("open", more=1))
+        assert kit.runs == [("call-1", {"more": 1})]
