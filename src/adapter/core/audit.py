@@ -67,7 +67,11 @@ class Auditor:
             arguments: Shown masked, by the spec's masks and by pattern.
             data: Further JSON facts, masked by pattern.
         """
-        facts = mask_value({name: value for name, value in data.items() if value is not None})
+        facts = (
+            mask_value({name: value for name, value in data.items() if value is not None})
+            if data
+            else {}
+        )
         if arguments is not None:
             masks = subject.spec.masks if subject.spec is not None else ()
             facts["arguments"] = mask_arguments(arguments, masks)

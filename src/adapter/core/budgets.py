@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal
 
 from adapter.core.errors import BudgetExceeded, ConfigurationError, ModelVisibleError, RateLimited
@@ -122,8 +123,10 @@ class Budgets:
         Raises:
             ConfigurationError: The run's context has no such size where a limit reads it.
         """
-        name = f"{what}_per_{span}"
+        name = _field(what, span)
         size = getattr(self, name)
+        if size is None:
+            return None
         made: int | None = micro_dollars(size) if isinstance(size, Decimal) else size
         key = None if ctx is None else self.context_limits.get(name)
         if ctx is None or key is None or made is None or ctx.context.get(key) is None:
@@ -263,6 +266,11 @@ def _said(value: Any, key: str, *, dollars: bool) -> int:
         msg = f"The run's context[{key!r}] lowers a limit: give {what}, more than 0, or leave it."
         raise ConfigurationError(msg)
     return size
+
+
+@cache
+def _field(what: str, span: str) -> str:
+    return f"{what}_per_{span}"
 
 
 def _scope(ctx: CallContext, span: str, what: str) -> str:

@@ -211,6 +211,7 @@ class Runner:
                 spec.timeout,
                 cancellable=work.invocation.cancellable,
                 late=lambda task: self._late(work, number, fence, task),
+                light=fence is None,
             )
 
         if spec.retries.max_attempts == 1:

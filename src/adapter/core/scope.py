@@ -5,8 +5,6 @@ Set by front ends, read by ports and the executor. Nothing here decides anything
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,11 +36,20 @@ class TaskScope:
 task_scope: ContextVar[TaskScope | None] = ContextVar("adapter_task_scope", default=None)
 
 
-@contextmanager
-def scoped(scope: TaskScope) -> Iterator[TaskScope]:
+class scoped:  # noqa: N801 - used like a function; a generator costs more than its block
     """Run a block as part of a task."""
-    token = task_scope.set(scope)
-    try:
-        yield scope
-    finally:
-        task_scope.reset(token)
+
+    __slots__ = ("_scope", "_token")
+
+    def __init__(self, scope: TaskScope) -> None:
+        """Take the scope."""
+        self._scope = scope
+
+    def __enter__(self) -> TaskScope:
+        """Set it."""
+        self._token = task_scope.set(self._scope)
+        return self._scope
+
+    def __exit__(self, *_error: object) -> None:
+        """Set what was before."""
+        task_scope.reset(self._token)

@@ -6,9 +6,7 @@ that ran it first. Decides nothing else; the executor does.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -17,16 +15,13 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from adapter.core.errors import AdapterError, ToolArgsInvalid
 from adapter.core.executor import Executor
 from adapter.core.types import CallContext, JsonObject, ToolCall
-from adapter.core.validation import Admission
 from adapter.langgraph import history, results
+from adapter.langgraph.admissions import Admissions
 from adapter.langgraph.governed import ToolInvocation
 from adapter.langgraph.scope import front_end
 from adapter.langgraph.surroundings import surroundings
 
 __all__ = ["CallTurn"]
-
-_REMEMBERED = 256
-"""Admissions kept, so that a batch is admitted once and not once per call of it."""
 
 _HOST_EDITS = "hitl_edited_tool_calls"
 """Where LangChain's own review keeps what its reviewer made of a call."""
@@ -41,12 +36,13 @@ class CallTurn:
         shown: tuple[type[AdapterError], ...],
         *,
         messages_key: str = "messages",
+        admissions: Admissions | None = None,
     ) -> None:
         """Take the executor, and the errors that become messages for the model."""
         self._executor = executor
         self._key = messages_key
         self._shown = shown
-        self._admissions: OrderedDict[str, tuple[Any, Admission]] = OrderedDict()
+        self._admissions = admissions or Admissions(executor)
 
     async def run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:
         """Take one call through admission and the executor's stages.
@@ -93,7 +89,7 @@ class CallTurn:
         ctx: CallContext,
     ) -> Any:
         call_id = request.tool_call["id"] or ""
-        admission = self._admit(messages, index, message)
+        admission = self._admissions.of(message, history.answered_ids(messages, index))
         if call_id in admission.faults:
             await self._refuse(admission.faults[call_id], request, ctx)
         edit = _edits(request.state).get(call_id)
@@ -111,25 +107,6 @@ class CallTurn:
         call_id = request.tool_call["id"] or ""
         await self._executor.refuse({call_id: error}, {call_id: request.tool_call["name"]}, ctx)
         raise error
-
-    def _admit(self, messages: list[BaseMessage], index: int, message: AIMessage) -> Admission:
-        """Admit the whole batch, once per message and not once per call of it."""
-        answered = history.answered_ids(messages, index)
-        asked = (
-            [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
-            [bad.get("id") for bad in message.invalid_tool_calls],
-            answered,
-        )
-        key = message.id or ""
-        known = self._admissions.get(key)
-        if known is not None and known[0] == asked:
-            return known[1]
-        admission = self._executor.admit(history.batch_of(message, answered))
-        # A copy: other middleware changes messages in place.
-        self._admissions[key] = (deepcopy(asked), admission)
-        while len(self._admissions) > _REMEMBERED:
-            self._admissions.popitem(last=False)
-        return admission
 
 
 def _edits(state: Any) -> Mapping[str, Any]:

@@ -31,6 +31,7 @@ from adapter.core.errors import (
     ToolTimeout,
 )
 from adapter.core.executor import Executor
+from adapter.langgraph.admissions import Admissions
 from adapter.langgraph.bridge import run_sync
 from adapter.langgraph.calls import CallTurn
 from adapter.langgraph.governed import ToolInvocation
@@ -74,8 +75,11 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         shown: tuple[type[AdapterError], ...] = (ModelVisibleError,)
         if on_tool_failure == "message":
             shown = (ModelVisibleError, ToolFailed, ToolTimeout)
-        self._model = ModelTurn(executor)
-        self._calls = CallTurn(executor, shown)
+        admissions = Admissions(executor)
+        self._model = ModelTurn(executor, admissions)
+        self._calls = CallTurn(executor, shown, admissions=admissions)
+        for name in ("awrap_model_call", "awrap_tool_call"):
+            setattr(self, name, _quick(getattr(self, name)))
 
     @override
     def awrap_model_call(  # type: ignore[override]
@@ -116,8 +120,22 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         return run_sync(self._calls.run(request, ToolInvocation(request, handler, threaded=True)))
 
 
-# LangChain's tracing wrapper asks for each hook's signature at every call; computing it anew costs
-# more than an audit event.
-_hooks: tuple[Any, ...] = (AdapterMiddleware.awrap_model_call, AdapterMiddleware.awrap_tool_call)
-for _hook in _hooks:
-    _hook.__signature__ = inspect.signature(_hook)
+_HOOK = inspect.Signature(
+    [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("request", "handler")
+    ]
+)
+
+
+def _quick(hook: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a hook that knows its signature.
+
+    LangChain's tracing wrapper asks for it at every call, and of a bound method it is made anew.
+    """
+
+    def call(request: Any, handler: Any) -> Any:
+        return hook(request, handler)
+
+    call.__signature__ = _HOOK  # type: ignore[attr-defined]
+    return call

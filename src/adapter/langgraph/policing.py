@@ -16,6 +16,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from typing_extensions import override
 
 from adapter.core.policy import Policy
+from adapter.langgraph.admissions import Admissions
 from adapter.langgraph.bridge import run_sync
 from adapter.langgraph.governed import ToolInvocation
 from adapter.langgraph.middleware import AdapterState
@@ -38,7 +39,8 @@ class PolicyMiddleware(AgentMiddleware[AdapterState, Any, Any]):
     def _turn(self, request: ModelRequest[Any]) -> tuple[ModelTurn, ModelRequest[Any]]:
         tools = [tool for tool in request.tools if isinstance(tool, BaseTool)]
         offered = filter_tools(request.tools, self._gate.policy)
-        return ModelTurn(self._gate.executor(tools)), request.override(tools=offered)
+        executor = self._gate.executor(tools)
+        return ModelTurn(executor, Admissions(executor)), request.override(tools=offered)
 
     @override
     async def awrap_model_call(

@@ -6,7 +6,7 @@ Reads where a task stands; decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from langgraph.runtime import get_runtime
@@ -21,11 +21,9 @@ from adapter.langgraph.surroundings import surroundings
 __all__ = ["front_end", "here", "own_task"]
 
 
-@contextmanager
-def front_end() -> Iterator[TaskScope]:
+def front_end() -> AbstractContextManager[TaskScope]:
     """Mark what runs inside as the work of one of the adapter's front ends."""
-    with scoped(TaskScope(task=running_task())) as scope:
-        yield scope
+    return scoped(TaskScope(task=running_task()))
 
 
 @contextmanager

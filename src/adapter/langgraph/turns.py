@@ -24,7 +24,9 @@ from adapter.core.errors import ConfigurationError, ModelVisibleError
 from adapter.core.executor import Executor
 from adapter.core.store import CallRow, StoredEvent, Turn
 from adapter.core.types import CallContext, CallStatus
+from adapter.core.validation import Admission, Batch
 from adapter.langgraph import history, results
+from adapter.langgraph.admissions import Admissions
 from adapter.langgraph.metering import Handler, Meter
 from adapter.langgraph.scope import front_end
 from adapter.langgraph.spending import Spending, closing
@@ -61,6 +63,7 @@ class ModelTurn:
     """One model call under governance."""
 
     executor: Executor
+    admissions: Admissions
 
     async def call(self, request: ModelRequest[Any], handler: Handler) -> Any:
         """Repair, charge, call the model, admit what it proposes.
@@ -193,7 +196,7 @@ class ModelTurn:
             return made
         ctx = replace(ctx, metadata={"message_id": message.id or ""})
         self._proposed(batch, ctx, message.id or "")
-        faults = dict(self.executor.admit(batch).faults)
+        faults = dict(self._verdict(batch, message, answered).faults)
         ended = "" if faults else Spending(self.executor).last(ctx, used)
         if ended:
             spent = exceeded(ended)
@@ -207,6 +210,13 @@ class ModelTurn:
         if ended:
             made.append(AIMessage(closing(ended)))
         return made
+
+    def _verdict(self, batch: Batch, message: AIMessage, answered: set[str]) -> Admission:
+        """Admit the batch as proposed; once ids were mended, no later verdict is the same."""
+        ids = [call.id for call in batch.calls] + [call_id for call_id, _ in batch.unparsable]
+        if len(set(ids)) != len(ids):
+            return self.executor.admit(batch)
+        return self.admissions.of(message, answered)
 
     def _proposed(self, batch: Any, ctx: CallContext, message_id: str) -> None:
         registry = self.executor.registry

@@ -85,10 +85,19 @@ class Chains:
     def has(self, thread_id: str, event_id: str) -> bool:
         """Tell whether the thread has an event of this id."""
         chain = self._chain(thread_id)
-        if event_id in chain.ids or event_id in self._stored(chain, [event_id]):
+        if event_id in chain.ids:
             return True
-        chain.absent.add(event_id)  # this transaction has the lock: it stays so
-        return False
+        return event_id not in chain.absent and event_id in self._stored(chain, [event_id])
+
+    def look_for(self, wanted: Sequence[tuple[str, str]]) -> None:
+        """Look several events up at once, for operations that will ask for them one by one."""
+        if len(wanted) > 1:
+            by_thread: dict[str, list[str]] = {}
+            for thread_id, event_id in wanted:
+                by_thread.setdefault(thread_id, []).append(event_id)
+            for thread_id, ids in by_thread.items():
+                chain = self._chain(thread_id)
+                chain.ids.update(self._stored(chain, ids))
 
     def flush_links(self) -> None:
         """Write what was linked since the last flush, so that this transaction can read it."""
@@ -198,6 +207,7 @@ class Chains:
     def _stored(self, chain: _Chain, ids: Sequence[str]) -> set[str]:
         found: set[str] = set()
         if chain.seq == 0 or not ids:
+            chain.absent.update(ids)
             return found
         most = ID_SLOTS[-1]
         for start in range(0, len(ids), most):

@@ -144,6 +144,7 @@ class SqliteDatabase(Database):
         self._sleep = sleep
         self._sync = sync
         self._memory = memory
+        self._impatient: Any = None
 
     @override
     def begin(self, cursor: Any, locks: Iterable[str]) -> int:
@@ -158,7 +159,9 @@ class SqliteDatabase(Database):
         SQLite's own waiting backs off to a tenth of a second; among busy writers, who free the
         lock for a millisecond, one of them then waits for ever.
         """
-        cursor.execute("PRAGMA busy_timeout=0")
+        if cursor is not self._impatient:
+            cursor.execute("PRAGMA busy_timeout=0")
+            self._impatient = cursor
         until = time.monotonic() + _PATIENCE
         while True:
             try:

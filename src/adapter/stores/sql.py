@@ -191,9 +191,12 @@ class SqlStore(Trail):
             recent=recent,
             refunds=refunds,
         )
-        counted = () if unless is None else (unless.partition("\n")[0],)
+        look = None if unless is None else unless.partition("\n")
+        counted = () if look is None else (look[0],)
         turn: Turn = await self._writer.run(
-            operation, (*counted, *_threads(events), *_scopes(charges), *_scopes(refunds))
+            operation,
+            (*counted, *_threads(events), *_scopes(charges), *_scopes(refunds)),
+            look=None if look is None else (look[0], look[2]),
         )
         return turn
 
@@ -261,6 +264,8 @@ class SqlStore(Trail):
             return await self._writer.run(partial(_after_all, operation=operation))
         if self._writer.closed or not self._database.ready:
             await self.prepare()
+        if self._writer.owes():  # what was posted before this look is seen by it
+            await self._writer.run(_nothing)
         return await asyncio.to_thread(reads.run, self._database, self._writer, operation)
 
 

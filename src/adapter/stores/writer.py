@@ -25,6 +25,9 @@ __all__ = ["Writer"]
 
 _log = logging.getLogger(__name__)
 
+_HOLD = 0.01
+"""Seconds a posted operation may wait for company."""
+
 _MOST = 256
 """Most operations in one transaction: bounds how long it holds its locks."""
 
@@ -32,7 +35,7 @@ _MOST = 256
 class _Job:
     """An operation, who waits for it, and what became of it."""
 
-    __slots__ = ("error", "future", "locks", "loop", "operation", "result")
+    __slots__ = ("error", "future", "locks", "look", "loop", "operation", "result")
 
     def __init__(
         self,
@@ -40,11 +43,13 @@ class _Job:
         locks: Sequence[str],
         loop: asyncio.AbstractEventLoop | None,
         future: asyncio.Future[Any] | None,
+        look: tuple[str, str] | None = None,
     ) -> None:
         self.operation = operation
         self.locks = locks
         self.loop = loop
         self.future = future
+        self.look = look
         self.result: Any = None
         self.error: Exception | None = None
 
@@ -76,14 +81,21 @@ class Writer:
         self._database = database
         self._sign = sign
         self._outlet = outlet
-        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
+        self._held: list[_Job] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._connection: PoolProxiedConnection | None = None
         self._cursor: Any = None
         self.closed = False
 
-    async def run(self, operation: Operation[Any], locks: Sequence[str] = ()) -> Any:
+    async def run(
+        self,
+        operation: Operation[Any],
+        locks: Sequence[str] = (),
+        *,
+        look: tuple[str, str] | None = None,
+    ) -> Any:
         """Run an operation in the next transaction and return its result once committed.
 
         An operation whose caller is cancelled is carried out all the same.
@@ -91,13 +103,14 @@ class Writer:
         Args:
             operation: The work. It may run more than once; only what it wrote last is kept.
             locks: Names of everything it reads or writes.
+            look: Thread and id of an event it will look for; a batch looks for all at once.
 
         Raises:
             StoreUnavailable: The database cannot be used, or the store is closed.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(_Job(operation, locks, loop, future))
+        self._put(_Job(operation, locks, loop, future, look))
         return await future
 
     def post(self, operation: Operation[Any], locks: Sequence[str] = ()) -> None:
@@ -109,24 +122,56 @@ class Writer:
         Raises:
             StoreUnavailable: The store is closed.
         """
-        self._put(_Job(operation, locks, None, None))
+        job = _Job(operation, locks, None, None)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._put(job)
+            return
+        with self._lock:
+            self._refuse_closed()
+            self._held.append(job)
+            first = len(self._held) == 1
+        if first:
+            # Held for a moment: the thread is woken with the next operation that is waited for,
+            # and not while the event loop has better use for the interpreter.
+            loop.call_later(_HOLD, self.release)
+
+    def owes(self) -> bool:
+        """Tell whether posted operations are still held."""
+        return bool(self._held)
+
+    def release(self) -> None:
+        """Hand over what is held."""
+        with self._lock:
+            if self._held and not self.closed:
+                self._hand_over()
 
     def _put(self, job: _Job) -> None:
         with self._lock:
-            if self.closed:
-                msg = "The store is closed: this call came after aclose()."
-                raise StoreUnavailable(msg)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._work, name="adapter-store-writer", daemon=True
-                )
-                self._thread.start()
-            self._queue.put(job)
+            self._refuse_closed()
+            self._hand_over(job)
+
+    def _refuse_closed(self) -> None:
+        if self.closed:
+            msg = "The store is closed: this call came after aclose()."
+            raise StoreUnavailable(msg)
+
+    def _hand_over(self, *jobs: _Job) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._work, name="adapter-store-writer", daemon=True
+            )
+            self._thread.start()
+        held, self._held = self._held, []
+        self._queue.put([*held, *jobs])
 
     def close(self) -> threading.Thread | None:
         """Take no more operations; return the thread, which ends when the queue is done."""
         with self._lock:
             if not self.closed:
+                if self._held:
+                    self._hand_over()
                 self.closed = True
                 self._queue.put(None)
             return self._thread
@@ -136,11 +181,11 @@ class Writer:
         while open_:
             batch: list[_Job] = []
             while len(batch) < _MOST and (not batch or not self._queue.empty()):
-                job = self._queue.get()
-                if job is None:
+                jobs = self._queue.get()
+                if jobs is None:
                     open_ = False
                     break
-                batch.append(job)
+                batch.extend(jobs)
             if batch:
                 self._commit(batch)
                 self._deliver(batch)
@@ -176,6 +221,7 @@ class Writer:
             tx = Transaction(
                 self._cursor, self._database.sql, careful=careful, now=now, sign=self._sign
             )
+            tx.chains.look_for([job.look for job in batch if job.look is not None])
             results = [job.operation(tx, now) for job in batch]
             tx.flush(now)
         except BaseException:

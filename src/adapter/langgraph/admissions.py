@@ -1,0 +1,48 @@
+"""Admitting the calls of a message once, although each of them asks.
+
+Remembers what was admitted, not that it was: other middleware and clients change messages, so a
+verdict counts only for exactly the calls it was given for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from copy import deepcopy
+from typing import Any
+
+from langchain_core.messages import AIMessage
+
+from adapter.core.executor import Executor
+from adapter.core.validation import Admission
+from adapter.langgraph import history
+
+__all__ = ["Admissions"]
+
+_REMEMBERED = 256
+"""Messages remembered."""
+
+
+class Admissions:
+    """Verdicts on the newest messages of one executor."""
+
+    def __init__(self, executor: Executor) -> None:
+        """Take the executor whose registry admits."""
+        self._executor = executor
+        self._known: OrderedDict[str, tuple[Any, Admission]] = OrderedDict()
+
+    def of(self, message: AIMessage, answered: set[str]) -> Admission:
+        """Return the verdict on the calls of a message that have no result yet."""
+        asked = (
+            [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
+            [bad.get("id") for bad in message.invalid_tool_calls],
+            answered,
+        )
+        key = message.id or ""
+        known = self._known.get(key)
+        if known is not None and known[0] == asked:
+            return known[1]
+        admission = self._executor.admit(history.batch_of(message, answered))
+        self._known[key] = (deepcopy(asked), admission)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+        return admission
