@@ -63,7 +63,7 @@ async def test_an_answer_without_a_decision_runs_nothing() -> None:
         return Answer(digest="0" * 64)
 
     async with wired(SEND) as kit:
-        kit.port.decide = undecided  # type: ignore[method-assign]
+        kit.port.decide = undecided  # type: ignore[method-assign, assignment]
         with pytest.raises(ConfigurationError, match="without a decision"):
             await kit.run(make_call("send", to="ann"))
         assert kit.runs == []
