@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from dotenv import dotenv_values
+
+from adapter import ConfigurationError
+from agent.settings import AgentSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
@@ -49,6 +53,15 @@ def warn_of_overrides(chosen: dict[str, str]) -> None:
             print(f"note: .env sets {name}={value}, which wins over {chosen[name]}", flush=True)
 
 
+def settings_problem(env: dict[str, str]) -> str | None:
+    """Return what is wrong with the settings, in one line instead of a server's traceback."""
+    try:
+        AgentSettings.load(env, ROOT / ".env")
+    except ConfigurationError as error:
+        return str(error)
+    return None
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -65,9 +78,17 @@ def main() -> int:
         chosen["AGENT_TOOL_DELAY_MS"] = os.environ["AGENT_TOOL_DELAY_MS"]
     warn_of_overrides(chosen)
 
+    problem = settings_problem({**os.environ, **chosen})
+    if problem:
+        raise SystemExit(problem)
     print(f"API    http://{HOST}:{port}", flush=True)
     print(f"docs   http://{HOST}:{port}/docs", flush=True)
     print(f"data   {data}", flush=True)
+    print("For the adapter command in another terminal:", flush=True)
+    print(
+        f"  export ADAPTER_URL=http://{HOST}:{port} ADAPTER_DATA_DIR={shlex.quote(str(data))}",
+        flush=True,
+    )
     command = [
         *(sys.executable, "-m", "langgraph_cli", "dev", "--no-browser"),
         *("--host", HOST, "--port", str(port)),

@@ -134,6 +134,8 @@ def _decide(prefix: str, thread: str | None, decision: ApprovalDecision, *, yes:
         approval = _choose(desk.pending(thread), prefix)
         # Before anybody is asked to believe what is shown: the seal is checked by signing.
         desk.sign(approval, decision)
+        if decision.edited_args is not None:
+            _check_edit(approval, decision.edited_args)
         Console().print(request_panel(approval, _now(), runs=decision.edited_args))
         if not yes:
             typer.confirm(f"Sign this decision: {decision.kind}?", abort=True)
@@ -141,6 +143,17 @@ def _decide(prefix: str, thread: str | None, decision: ApprovalDecision, *, yes:
         result = desk.resume(approval.thread_id, {approval.id: value})
         code = _report(desk, approval, decision, result)
     raise typer.Exit(code)
+
+
+def _check_edit(approval: PendingApproval, edited: dict[str, Any]) -> None:
+    """Say what is wrong with edited arguments: the server's refusal never does."""
+    from adapter.client.editing import faults_of
+
+    if faults := faults_of(approval.request, edited):
+        raise ToolUsageError(
+            f"--args does not fit {approval.request.get('tool')}: {'; '.join(faults)}. Nothing was "
+            "signed; give every argument, as the request shows them."
+        )
 
 
 def _report(
@@ -198,8 +211,11 @@ def _arguments(text: str | None) -> dict[str, Any] | None:
         return None
     try:
         value = strict_loads(text)
-    except ValueError:
-        value = None
+    except ValueError as error:
+        raise ToolUsageError(
+            f"--args is no JSON ({error}): put one JSON object with every argument of the call in "
+            "single quotes."
+        ) from error
     if not isinstance(value, dict):
         raise ToolUsageError("--args must be one JSON object with every argument of the call.")
     return value

@@ -219,7 +219,9 @@ class Registry:
         if unknown:
             msg = (
                 f"These ToolSpecs name no tool: {', '.join(unknown)}. Tools are: "
-                f"{', '.join(sorted(self.schemas)) or 'none'} (names are exact, also in case)."
+                f"{', '.join(sorted(self.schemas)) or 'none'} (names are exact, also in case). "
+                "Is the tool in the list that is given (in the template: build_tools in "
+                "src/agent/tools.py)?"
             )
             raise ConfigurationError(msg)
         for spec in listed:

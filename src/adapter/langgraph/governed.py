@@ -43,6 +43,14 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
     """
     listed = tuple(specs)
     given = list(tools)
+    for tool in given:
+        if not isinstance(tool, BaseTool):
+            name = getattr(tool, "__name__", type(tool).__name__)
+            msg = (
+                f"{name} is no LangChain tool yet: give StructuredTool.from_function({name}), or "
+                "put @tool above it."
+            )
+            raise ConfigurationError(msg)
     names = {tool.name for tool in given}
     given += [
         as_tool(spec.function, spec.name)
