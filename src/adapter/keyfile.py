@@ -34,7 +34,10 @@ __all__ = [
 ]
 
 _SETTING: Final = "ADAPTER_KEY_FILE"
-_CURE: Final = f"Make one with `adapter keys new PATH` and set {_SETTING} to it."
+_CURE: Final = (
+    f"If the server has one, set {_SETTING} (or ADAPTER_DATA_DIR) to the server's; else make one "
+    f"with `adapter keys new PATH` and set {_SETTING} to it for both."
+)
 _RACY_NS: Final = 2_000_000_000
 
 _log = logging.getLogger(__name__)

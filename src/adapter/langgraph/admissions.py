@@ -7,8 +7,6 @@ verdict counts only for exactly the calls it was given for.
 from __future__ import annotations
 
 from collections import OrderedDict
-from copy import deepcopy
-from typing import Any
 
 from langchain_core.messages import AIMessage
 
@@ -28,21 +26,25 @@ class Admissions:
     def __init__(self, executor: Executor) -> None:
         """Take the executor whose registry admits."""
         self._executor = executor
-        self._known: OrderedDict[str, tuple[Any, Admission]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str, Admission]] = OrderedDict()
 
     def of(self, message: AIMessage, answered: set[str]) -> Admission:
         """Return the verdict on the calls of a message that have no result yet."""
-        asked = (
-            [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
-            [bad.get("id") for bad in message.invalid_tool_calls],
-            answered,
+        # Written out, because 1, 1.0 and True are equal; and because other middleware changes
+        # messages in place.
+        asked = repr(
+            (
+                [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
+                [bad.get("id") for bad in message.invalid_tool_calls],
+                sorted(answered),
+            )
         )
         key = message.id or ""
         known = self._known.get(key)
         if known is not None and known[0] == asked:
             return known[1]
         admission = self._executor.admit(history.batch_of(message, answered))
-        self._known[key] = (deepcopy(asked), admission)
+        self._known[key] = (asked, admission)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return admission

@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
+from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import AdapterError, ToolArgsInvalid
 from adapter.core.executor import Executor
 from adapter.core.types import CallContext, JsonObject, ToolCall
@@ -98,7 +99,7 @@ class CallTurn:
             name=request.tool_call["name"],
             arguments=request.tool_call["args"] if edited is None else edited,
             id=call_id,
-            message_id=message.id or "",
+            message_id=history.name_of(messages, index),
         )
         valid = admission.arguments[call_id] if edited is None else None
         return await self._executor.run(call, ctx, invocation, arguments=valid)
@@ -131,5 +132,21 @@ def _proposed(message: AIMessage, request: ToolCallRequest, edit: Any) -> bool:
     if own is None or own["name"] != call["name"]:
         return False
     if edit is None:
-        return bool(own["args"] == call["args"])
-    return edit.get("name") == own["name"] and call["args"] in (own["args"], edit["args"])
+        return _same(own["args"], call["args"])
+    return edit.get("name") == own["name"] and (
+        _same(own["args"], call["args"]) or _same(edit["args"], call["args"])
+    )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare as JSON: True is not 1, and the order of keys says nothing."""
+    if one != other:
+        return False
+    return repr(one) == repr(other) or _canonical(one) == _canonical(other)
+
+
+def _canonical(value: Any) -> bytes | None:
+    try:
+        return canonical_bytes(value)
+    except ValueError:
+        return None

@@ -18,7 +18,7 @@ from langchain_core.messages import (
 )
 from langchain_core.messages import ToolCall as ToolCallDict
 
-from adapter.core.canonical import checked_json
+from adapter.core.canonical import checked_json, digest
 from adapter.core.errors import ToolArgsInvalid
 from adapter.core.types import ToolCall
 from adapter.core.validation import Batch
@@ -31,6 +31,7 @@ __all__ = [
     "in_order",
     "last_ai",
     "messages_of",
+    "name_of",
     "repaired",
     "result_of",
     "turn_of",
@@ -62,6 +63,20 @@ def turn_of(messages: Sequence[BaseMessage]) -> str:
         if isinstance(message, HumanMessage):
             return message.id or ""
     return ""
+
+
+def name_of(messages: Sequence[BaseMessage], index: int) -> str:
+    """Return what tells the AI message at an index from others: its id, else its place and calls.
+
+    A client, or a model, may leave the id empty; the same calls of the same turn are then taken for
+    the same proposal, so that a replay finds what ran.
+    """
+    message = messages[index]
+    if message.id:
+        return message.id
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    facts = [turn_of(messages[:index]), repr([(c["id"], c["name"], c["args"]) for c in calls])]
+    return f"unnamed:{digest('unnamed-message/v1', facts)}"
 
 
 def last_ai(messages: Sequence[BaseMessage]) -> tuple[int, AIMessage | None]:

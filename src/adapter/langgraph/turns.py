@@ -146,12 +146,15 @@ class ModelTurn:
             return messages, False
         gaps = history.unanswered(messages)
         ctx = surroundings(request.runtime, history.turn_of(messages))
-        found = {gap.index: await self._results(gap, ctx) for gap in gaps}
+        found = {gap.index: await self._results(messages, gap, ctx) for gap in gaps}
         return history.repaired(messages, found), True
 
-    async def _results(self, gap: history.Unanswered, ctx: CallContext) -> list[ToolMessage]:
+    async def _results(
+        self, messages: Sequence[BaseMessage], gap: history.Unanswered, ctx: CallContext
+    ) -> list[ToolMessage]:
         rows: dict[str, list[CallRow]] = {}
-        for row in await self.executor.store.of_message(ctx.thread_id, gap.message.id or ""):
+        named = history.name_of(messages, gap.index)
+        for row in await self.executor.store.of_message(ctx.thread_id, named):
             rows.setdefault(row.tool_call_id, []).append(row)
         made = []
         for call_id, name in gap.calls:
@@ -188,7 +191,7 @@ class ModelTurn:
         if message is None or not (message.tool_calls or message.invalid_tool_calls):
             return made
         answered = history.answered_ids(made, index)
-        if message.id is None:
+        if not message.id:
             message = message.model_copy(update={"id": f"ai-{self.executor.journal.ids()}"})
         batch = history.batch_of(message, answered)
         made[index] = message = history.with_ids(message)
