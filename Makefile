@@ -1,6 +1,6 @@
 # Everything a person does here. `make help` lists it; each target does all of its own set-up.
 .DEFAULT_GOAL := help
-.PHONY: help install dev demo test test-fast test-full check format lock bench clean
+.PHONY: help install dev demo test test-fast test-full check format lock bench bench-store bench-peers clean
 
 # Only to choose the Python that makes .venv: make demo PYTHON=/path/to/python3.12
 PYTHON ?=
@@ -14,7 +14,7 @@ PYTEST := $(PY) -m pytest -p no:cacheprovider
 COVERED := $(PYTEST) -n 2 --dist loadgroup --cov --cov-report= --cov-fail-under=0
 
 help: ## List the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
 
 install: ## Check Python, make .venv, install the locked set (quick when nothing changed)
 	@python=$$(PYTHON="$(PYTHON)" sh scripts/preflight.sh) && "$$python" scripts/bootstrap.py
@@ -52,8 +52,16 @@ format: install ## Format, and mend what the linter can
 lock: install ## Resolve both locks again after a change of dependencies
 	$(PY) scripts/lock.py $(LOCK_ARGS)
 
-bench: install ## Cost per call beside the bare agent and LangChain's own review
+bench: install ## Cost per call beside the bare agent, and of a flow beside the same graph by hand
 	$(PY) bench/overhead.py
+	$(PY) bench/flow.py
+
+bench-store: install ## Speed of the stores, beside pgbench and what bench-peers installed
+	$(PY) bench/store.py
+
+bench-peers: install ## Put DBOS Transact into .bench, for bench-store to measure beside ours
+	$(PY) -m venv .bench
+	.bench/bin/python -m pip install --quiet --disable-pip-version-check dbos==3.4.0
 
 clean: ## Remove what the targets made (not .adapter: that is your data)
-	rm -rf .venv .langgraph_api .mypy_cache .ruff_cache .hypothesis .grimp_cache .import_linter_cache .coverage .coverage.* dist
+	rm -rf .venv .langgraph_api .mypy_cache .ruff_cache .hypothesis .grimp_cache .import_linter_cache .coverage .coverage.* dist .bench

@@ -2,17 +2,23 @@
 
 Become that server, so that a signal sent here stops it. The server itself keeps its threads in
 `.langgraph_api/`; everything the adapter and the demo write goes under the data folder.
+
+What langgraph.json exports is loaded once before, in a process of its own: the server's reloader
+would not end on an error there, but wait for the next edit, with its message far up.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import runpy
 import shlex
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from dotenv import dotenv_values
 
@@ -62,13 +68,58 @@ def settings_problem(env: dict[str, str]) -> str | None:
     return None
 
 
+def exported() -> list[str]:
+    """Return everything the server will load, as ``./path/to/file.py:variable``."""
+    config: dict[str, Any] = json.loads((ROOT / "langgraph.json").read_text("utf-8"))
+    named = [*config.get("graphs", {}).values(), config.get("auth"), config.get("http")]
+    places = [one.get("path") or one.get("app") if isinstance(one, dict) else one for one in named]
+    return [place for place in places if place]
+
+
+def check() -> None:
+    """Load it as the server will, and stop with what is wrong."""
+    for place in exported():
+        file, _, name = place.rpartition(":")
+        if not file.endswith(".py"):
+            continue
+        try:
+            found = runpy.run_path(str(ROOT / file))
+        except ConfigurationError as error:
+            raise SystemExit(error.message) from None
+        if name not in found:
+            raise SystemExit(
+                f"langgraph.json names {place}, and there is no {name!r} in that file."
+            )
+        if getattr(found[name], "checkpointer", None) not in (None, True, False):
+            raise SystemExit(
+                f"{place} is compiled with a checkpointer of its own. The server brings one: "
+                "export the graph without it."
+            )
+
+
+def start_fails(env: dict[str, str]) -> bool:
+    """Tell whether the server could not start; what is wrong is then said already."""
+    own = {name: value for name, value in dotenv_values(ROOT / ".env").items() if value is not None}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).resolve()), "--check"],
+        env={**env, **own, "LANGSMITH_LANGGRAPH_API_VARIANT": "local_dev"},
+        cwd=ROOT,
+        check=False,
+    )
+    return done.returncode != 0
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="0 or nothing: a free one")
     parser.add_argument("--data", type=Path, default=Path(".adapter"), help="data folder")
     parser.add_argument("--no-reload", action="store_true", help="do not restart on changes")
+    parser.add_argument("--check", action="store_true", help="only load what is exported")
     options = parser.parse_args()
+    if options.check:
+        check()
+        return 0
 
     port = choose_port(options.port)
     data = (Path.cwd() / options.data.expanduser()).resolve()
@@ -81,6 +132,9 @@ def main() -> int:
     problem = settings_problem({**os.environ, **chosen})
     if problem:
         raise SystemExit(problem)
+    env = {**os.environ, **QUIET, **chosen}
+    if start_fails(env):
+        raise SystemExit("The server was not started.")
     print(f"API    http://{HOST}:{port}", flush=True)
     print(f"docs   http://{HOST}:{port}/docs", flush=True)
     print(f"data   {data}", flush=True)
@@ -94,7 +148,6 @@ def main() -> int:
         *("--host", HOST, "--port", str(port)),
         *(("--no-reload",) if options.no_reload else ()),
     ]
-    env = {**os.environ, **QUIET, **chosen}
     os.chdir(ROOT)
     if os.name == "nt":  # no exec there: stay as the parent
         return subprocess.run(command, env=env, check=False).returncode

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -39,16 +40,21 @@ async def selftest(graph: Any) -> Report:
 def assert_governed(graph: Any) -> Report:
     """Fail a test if any tool of a graph can be reached around the gate.
 
+    Works in async tests too: it does not need their loop.
+
     Args:
         graph: A compiled graph.
 
     Raises:
-        AssertionError: Names every hole.
+        AssertionError: Names every hole; or there was nothing to try.
     """
-    report = asyncio.run(selftest(graph))
+    with ThreadPoolExecutor(1) as pool:
+        report = pool.submit(asyncio.run, selftest(graph)).result()
     found = [f"{one.node} {one.tool} by {one.attempt}: {one.text}" for one in report.holes]
     if found:
         raise AssertionError("\n".join(found))
+    if not report.tried:
+        raise AssertionError("\n".join(one.text for one in report.findings))
     return report
 
 

@@ -6,7 +6,6 @@ room reads names and checks them; it opens no key file, no database and no conne
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import os
 import re
@@ -16,35 +15,26 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.rates import Rate
+from adapter.environment import (
+    explain,
+    read_file,
+    refuse_placeholders,
+    refuse_unknown,
+    servers_database,
+)
 
 __all__ = ["AdapterSettings"]
 
-_OWNED_PREFIXES: Final = ("ADAPTER_", "AGENT_")
 _TEMPLATE_NAMES: Final = ("AGENT_DATABASE", "AGENT_MODEL", "AGENT_TOOL_DELAY_MS")
 _PLATFORM_NAMES: Final = ("LANGSMITH_LANGGRAPH_API_VARIANT", "LANGGRAPH_API_URL")
 _DAY: Final = 86_400.0
-_PLACEHOLDER: Final = re.compile(
-    r"change[-_ ]?(?:me|this)|replace[-_ ]?(?:me|this)|<[^>]*>|(?:^|/)path/to/|^your[-_ ]",
-    re.IGNORECASE,
-)
 _COST: Final[Any] = Field(default=None, ge=Decimal("0.000001"), allow_inf_nan=False)
-# Said instead of pydantic's own text, which names a rule but not its cure.
-_CURES: Final[Mapping[str, str]] = {
-    "ADAPTER_ON_INVALID": "set it to ask or raise",
-    "ADAPTER_SQLITE_SYNC": "set it to NORMAL or FULL",
-    "ADAPTER_ALLOW_ANONYMOUS": "set it to 1 or 0",
-    "ADAPTER_AUDIT_OTEL": "set it to off, on or arguments",
-    "ADAPTER_ON_EXCEEDED": "set it to refuse, end or ask",
-    "ADAPTER_TOOL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
-    "ADAPTER_MODEL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
-}
 
 
 class AdapterSettings(BaseSettings):
@@ -160,28 +150,23 @@ class AdapterSettings(BaseSettings):
         given = dict(os.environ if env is None else env)
         written = {
             name: value
-            for name, value in _read_file(env_file).items()
+            for name, value in read_file(env_file).items()
             if name not in _PLATFORM_NAMES
         }
         merged = {**written, **{name: value for name, value in given.items() if value}}
-        if not merged.get("ADAPTER_DATABASE_URI") and (own := _servers_database(given)):
+        if not merged.get("ADAPTER_DATABASE_URI") and (own := servers_database(given)):
             merged["ADAPTER_DATABASE_URI"] = own
         fields = cls._fields_by_name()
-        _refuse_unknown({**written, **given}, {*fields, *cls.names_known_elsewhere})
+        refuse_unknown({**written, **given}, {*fields, *cls.names_known_elsewhere})
         values: dict[str, Any] = {
             fields[name]: value for name, value in merged.items() if name in fields and value
         }
-        for name in fields:
-            if name not in _PLATFORM_NAMES and _PLACEHOLDER.search(merged.get(name, "")):
-                raise ConfigurationError(
-                    f"{name} is still a placeholder: give it a real value, or remove the line to "
-                    "use the default."
-                )
+        refuse_placeholders(merged, (name for name in fields if name not in _PLATFORM_NAMES))
         try:
             return cls(**values)
         except ValidationError as error:
             names = {field: name for name, field in fields.items()}
-            message = _explain(error, names)
+            message = explain(error, names)
         raise ConfigurationError(message)
 
     @classmethod
@@ -268,53 +253,6 @@ class AdapterSettings(BaseSettings):
         if self.api_variant != "local_dev":
             return False
         return not self.api_url or _is_loopback_host(_host(self.api_url))
-
-
-def _servers_database(env: Mapping[str, str]) -> str | None:
-    """Return the server's own PostgreSQL, where it has one; the development server has none."""
-    for name in ("DATABASE_URI", "POSTGRES_URI"):
-        if env.get(name, "").startswith(("postgres://", "postgresql://")):
-            return env[name].replace("postgres://", "postgresql://", 1)
-    return None
-
-
-def _read_file(path: Path | None) -> dict[str, str]:
-    """The dotenv file's names and values; an absent file has none."""
-    if path is None or not path.exists():
-        return {}
-    try:
-        return {name: value or "" for name, value in dotenv_values(path).items()}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"the settings file {path} cannot be read ({type(error).__name__}): make it a "
-            "readable UTF-8 file of NAME=value lines, or remove it."
-        ) from None
-
-
-def _refuse_unknown(given: Mapping[str, Any], known: set[str]) -> None:
-    """Refuse the first name under our prefixes that no settings class reads."""
-    for name in sorted(given):
-        if name.startswith(_OWNED_PREFIXES) and name not in known:
-            ours = sorted(other for other in known if other.startswith(_OWNED_PREFIXES))
-            nearest = difflib.get_close_matches(name, ours, n=1, cutoff=0.0)[0]
-            raise ConfigurationError(
-                f"{name} is not a setting: did you mean {nearest}? Rename it, or remove it from "
-                "the environment and from .env."
-            )
-
-
-def _explain(error: ValidationError, names: Mapping[str, str]) -> str:
-    """One sentence per bad setting, without its value."""
-    lines = []
-    for fault in error.errors(include_input=False, include_url=False, include_context=False):
-        # A default that leans on a bad value is not a fault of its own.
-        if fault["type"] == "default_factory_not_called":
-            continue
-        place = str(fault["loc"][0]) if fault["loc"] else "settings"
-        name = names.get(place, place)
-        cure = _CURES.get(name) or fault["msg"].removeprefix("Value error, ")
-        lines.append(f"{name} is not valid: {cure}.")
-    return " ".join(lines)
 
 
 def _host(url: str) -> str | None:

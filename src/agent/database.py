@@ -7,11 +7,12 @@ or approvals, and reads no setting.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from agent.ordering import enter_order, shipping_cents
 from agent.search import search_rows
 from agent.storage import AcmeError, AcmeStorage, AcmeUnavailableError
 
@@ -159,6 +160,30 @@ class AcmeDatabase:
             "priority": priority,
             "status": "open",
         }
+
+    def shipping_rate(self, product_id: int, quantity: int) -> int:
+        """Return what one item costs to ship, in cents.
+
+        Raises:
+            AcmeError: Unknown product, or fewer in stock.
+            AcmeUnavailableError: The file cannot be read.
+        """
+        with self._storage.reading() as db:
+            return shipping_cents(db, product_id, quantity)
+
+    def place_order(
+        self, customer_id: int, items: Sequence[dict[str, int]], *, idempotency_key: str
+    ) -> dict[str, Any]:
+        """Enter an order of one or more items, once per idempotency key, as `enter_order` says.
+
+        Raises:
+            AcmeError: Unknown customer or product, too few in stock, or a key used otherwise.
+            AcmeUnavailableError: The file cannot be written.
+        """
+        with self._storage.writing() as db:
+            return enter_order(
+                db, customer_id, items, idempotency_key=idempotency_key, now=self._now()
+            )
 
     def delete_customer(self, customer_id: int) -> dict[str, Any]:
         """Delete a customer's record; orders and refunds stay, with the bare number.

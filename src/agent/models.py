@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from langchain_core.language_models import BaseChatModel
 
 from adapter.core.errors import ConfigurationError
 from agent.demo_model import DemoModel
-from agent.settings import AgentSettings
+from agent.settings import PROVIDER_KEYS, AgentSettings
 
 __all__ = ["build_model"]
-
-_KEY_NAMES: Final = {
-    "anthropic": "ANTHROPIC_API_KEY",
-    "azure_openai": "AZURE_OPENAI_API_KEY",
-    "deepseek": "DEEPSEEK_API_KEY",
-    "google_genai": "GOOGLE_API_KEY",
-    "groq": "GROQ_API_KEY",
-    "mistralai": "MISTRAL_API_KEY",
-    "openai": "OPENAI_API_KEY",
-    "xai": "XAI_API_KEY",
-}
 
 
 def build_model(settings: AgentSettings) -> BaseChatModel:
@@ -63,7 +50,7 @@ def _cannot_start(provider: str, error: Exception) -> str:
             "AGENT_MODEL names no provider that is known. Write provider:model, such as "
             "openai:gpt-4o-mini, or set AGENT_MODEL=demo."
         )
-    key = _KEY_NAMES.get(provider, "the provider's API key")
+    key = PROVIDER_KEYS.get(provider, "the provider's API key")
     return (
         f"AGENT_MODEL names a model whose client does not start ({type(error).__name__}). Set "
         f"{key} in the environment or in .env, or set AGENT_MODEL=demo."

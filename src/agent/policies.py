@@ -9,7 +9,7 @@ from typing import Final
 
 from adapter import ApprovalRule, Effects, Policy, Retry, ToolSpec
 
-__all__ = ["POLICY", "SPECS"]
+__all__ = ["ORDER_SPECS", "POLICY", "SPECS"]
 
 SPECS: Final = (
     ToolSpec(
@@ -37,5 +37,15 @@ SPECS: Final = (
         ),
     ),
 )
+
+ORDER_SPECS: Final = (
+    ToolSpec(name="shipping_rate", effects=Effects(read_only=True), approval=None, timeout=5.0),
+    ToolSpec(
+        name="place_order",
+        effects=Effects(idempotent=True),
+        approval=ApprovalRule(name="orders", reason="An order takes goods and money."),
+    ),
+)
+"""The tools of the flow in flows.py."""
 
 POLICY: Final = Policy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CUSTOMERS", "PRODUCTS", "SCHEMA", "orders"]
+__all__ = ["CUSTOMERS", "PRODUCTS", "SCHEMA", "UPGRADES", "orders"]
 
 PRODUCTS: Final[tuple[tuple[int, str, int, int], ...]] = (
     (1, "Widget Pro", 4_999, 150),
@@ -47,6 +47,16 @@ def orders() -> list[tuple[str, int, int, int, int]]:
 
 # Deleting a customer keeps the orders, because refunds and books refer to them: customer_id is a
 # plain number there, and the triggers take the name out of the search index.
+_PLACEMENTS: Final = """CREATE TABLE placements (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        request TEXT NOT NULL,
+        result TEXT NOT NULL,
+        idempotency_key TEXT NOT NULL UNIQUE,
+        created_at TEXT NOT NULL)"""
+
+UPGRADES: Final[dict[int, tuple[str, ...]]] = {1: (_PLACEMENTS,)}
+"""What brings a file of an earlier version to the next one."""
+
 SCHEMA: Final[tuple[str, ...]] = (
     """CREATE TABLE products (
         product_id INTEGER PRIMARY KEY,
@@ -81,6 +91,7 @@ SCHEMA: Final[tuple[str, ...]] = (
         status TEXT NOT NULL DEFAULT 'open',
         idempotency_key TEXT NOT NULL UNIQUE,
         created_at TEXT NOT NULL)""",
+    _PLACEMENTS,
     "CREATE VIRTUAL TABLE products_text USING fts5(body)",
     "CREATE VIRTUAL TABLE customers_text USING fts5(body)",
     "CREATE VIRTUAL TABLE orders_text USING fts5(body)",

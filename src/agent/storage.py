@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from adapter.core.errors import ConfigurationError
-from agent.seed import CUSTOMERS, PRODUCTS, SCHEMA, orders
+from agent.seed import CUSTOMERS, PRODUCTS, SCHEMA, UPGRADES, orders
 
 __all__ = ["AcmeError", "AcmeStorage", "AcmeUnavailableError"]
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _WAL_ATTEMPTS: Final = 20
 
 
@@ -80,7 +80,11 @@ class AcmeStorage:
             # Two processes starting at once wait for each other here, and one seeds.
             with _immediate(db):
                 version = db.execute("PRAGMA user_version").fetchone()[0]
-                if version != SCHEMA_VERSION:
+                if version in UPGRADES:
+                    for older in range(version, SCHEMA_VERSION):
+                        for statement in UPGRADES[older]:
+                            db.execute(statement)
+                elif version != SCHEMA_VERSION:
                     if version or db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                         raise ConfigurationError(
                             f"AGENT_DATABASE: {self._path} belongs to another program or version: "

@@ -22,7 +22,7 @@ from agent.arithmetic import MAX_CHARS, ExpressionError, evaluate
 from agent.database import AcmeDatabase, AcmeError, Priority, Table
 from agent.weather import OpenMeteo, Unit
 
-__all__ = ["build_tools"]
+__all__ = ["build_order_tools", "build_tools"]
 
 
 class _Arguments(BaseModel):
@@ -88,6 +88,26 @@ class DeleteCustomer(_Arguments):
     customer_id: int = Field(ge=1, le=2**53, description="The customer's number, such as 101.")
 
 
+class ShippingRate(_Arguments):
+    """Arguments of shipping_rate."""
+
+    product_id: int = Field(ge=1, le=2**53, description="The product's number, such as 1.")
+    quantity: int = Field(gt=0, le=10_000, description="How many of it.")
+
+
+class OrderLine(ShippingRate):
+    """One item of place_order."""
+
+    shipping_cents: int = Field(ge=0, le=100_000_000, description="What its shipping costs.")
+
+
+class PlaceOrder(_Arguments):
+    """Arguments of place_order."""
+
+    customer_id: int = Field(ge=1, le=2**53, description="The customer's number, such as 101.")
+    items: list[OrderLine] = Field(min_length=1, max_length=100, description="What is ordered.")
+
+
 def build_tools(
     database: AcmeDatabase,
     *,
@@ -108,21 +128,65 @@ def build_tools(
     Returns:
         The tools; every result is JSON text.
     """
-
-    def key() -> str:
-        context = current_context()
-        return context.idempotency_key if context is not None else new_id()
-
-    def dawdle() -> None:
-        if delay_ms > 0:
-            sleep(delay_ms / 1000)
-
+    key, dawdle = _key(new_id), _dawdle(delay_ms, sleep)
     return [
         _weather_tool(http or OpenMeteo()),
         StructuredTool.from_function(calculate, args_schema=Calculate),
         *_book_tools(database, key),
         *_gated_tools(database, key, dawdle),
     ]
+
+
+def build_order_tools(
+    database: AcmeDatabase,
+    *,
+    delay_ms: int = 0,
+    sleep: Callable[[float], None] = time.sleep,  # noqa: TID251 - default; runs in tool threads
+    new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+) -> list[BaseTool]:
+    """Make the tools of the flow `order`; its nodes take their results as values, not as text.
+
+    Args:
+        database: Acme's books.
+        delay_ms: As for `build_tools`.
+        sleep: Waits for so many seconds.
+        new_id: As for `build_tools`.
+    """
+    key, dawdle = _key(new_id), _dawdle(delay_ms, sleep)
+
+    def shipping_rate(product_id: int, quantity: int) -> int:
+        """Get what it costs to ship so many of a product, in cents."""
+        with _books():
+            return database.shipping_rate(product_id, quantity)
+
+    def place_order(customer_id: int, items: list[OrderLine]) -> dict[str, Any]:
+        """Order items for a customer and take them from stock."""
+        lines = [item.model_dump() for item in items]
+        with _books():
+            placed = database.place_order(customer_id, lines, idempotency_key=key())
+        dawdle()
+        return placed
+
+    return [
+        StructuredTool.from_function(shipping_rate, args_schema=ShippingRate),
+        StructuredTool.from_function(place_order, args_schema=PlaceOrder),
+    ]
+
+
+def _key(new_id: Callable[[], str]) -> Callable[[], str]:
+    def key() -> str:
+        context = current_context()
+        return context.idempotency_key if context is not None else new_id()
+
+    return key
+
+
+def _dawdle(delay_ms: int, sleep: Callable[[float], None]) -> Callable[[], None]:
+    def dawdle() -> None:
+        if delay_ms > 0:
+            sleep(delay_ms / 1000)
+
+    return dawdle
 
 
 def calculate(expression: str) -> str:

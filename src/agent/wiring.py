@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +18,48 @@ from langchain_core.language_models import BaseChatModel
 from adapter import Budgets, ConfigurationError, Executor
 from adapter.core.sinks import AuditSink
 from adapter.keyfile import KeyFileSource, load_or_create
-from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
+from adapter.langgraph import AdapterMiddleware, LangGraphApproval, compile_flow, registry_of
 from adapter.langgraph.bridge import run_sync
 from adapter.pricefile import load_prices
 from adapter.sinks import JsonlSink, OtelSink, SinkFanout
 from adapter.stores import SqlStore, open_store
 from agent.context import Context
 from agent.database import AcmeDatabase
+from agent.flows import order_flow
 from agent.models import build_model
-from agent.policies import POLICY, SPECS
+from agent.policies import ORDER_SPECS, POLICY, SPECS
 from agent.prompts import SYSTEM_PROMPT
 from agent.settings import AgentSettings
-from agent.tools import build_tools
+from agent.tools import build_order_tools, build_tools
 
-__all__ = ["Parts", "build_agent", "build_parts", "build_store", "keys_for"]
+__all__ = [
+    "Parts",
+    "build_agent",
+    "build_order",
+    "build_parts",
+    "build_store",
+    "keys_for",
+    "served_parts",
+]
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What one agent is made of."""
+    """What the graphs of one process are made of.
 
+    Attributes:
+        executor: The agent's.
+        ordering: The flow's, over the same store and port.
+    """
+
+    settings: AgentSettings
     tools: list[Any]
     store: SqlStore
     approval: LangGraphApproval
     executor: Executor
+    ordering: Executor
     middleware: AdapterMiddleware
 
 
@@ -104,30 +121,42 @@ def build_parts(settings: AgentSettings) -> Parts:
     """
     database = AcmeDatabase(settings.database)
     tools = build_tools(database, delay_ms=settings.tool_delay_ms)
-    registry = registry_of(tools, SPECS)
+    order_tools = build_order_tools(database, delay_ms=settings.tool_delay_ms)
     keys = keys_for(settings)
     store = build_store(settings, keys)
     # Now, and not at the first call: a database that cannot be used stops the start.
     run_sync(store.prepare())
     approval = LangGraphApproval(keys, on_invalid=settings.on_invalid, reviewer=settings.reviewer)
-    executor = Executor(
-        registry,
-        store=store,
-        approval=approval,
-        policy=POLICY,
-        budgets=Budgets(**settings.budgets, prices=load_prices(settings.prices)),
-        audience=settings.audience,
-        approval_ttl=settings.approval_ttl,
-        lease=settings.lease,
-        cancel_grace=settings.cancel_grace,
-    )
+    shared: dict[str, Any] = {
+        "store": store,
+        "approval": approval,
+        "policy": POLICY,
+        "budgets": Budgets(**settings.budgets, prices=load_prices(settings.prices)),
+        "audience": settings.audience,
+        "approval_ttl": settings.approval_ttl,
+        "lease": settings.lease,
+        "cancel_grace": settings.cancel_grace,
+    }
+    executor = Executor(registry_of(tools, SPECS), **shared)
     return Parts(
+        settings=settings,
         tools=tools,
         store=store,
         approval=approval,
         executor=executor,
+        ordering=Executor(registry_of(order_tools, ORDER_SPECS), **shared),
         middleware=AdapterMiddleware(executor),
     )
+
+
+@cache
+def served_parts() -> Parts:
+    """Return the parts that all exported graphs of this process share, wired once.
+
+    Raises:
+        ConfigurationError: As `build_parts`.
+    """
+    return build_parts(AgentSettings.load())
 
 
 def build_agent(
@@ -158,3 +187,14 @@ def build_agent(
         checkpointer=checkpointer,
         name="agent",
     )
+
+
+def build_order(parts: Parts, *, checkpointer: Any = None) -> Any:
+    """Build the flow `order` as a graph.
+
+    Args:
+        parts: What it is made of.
+        checkpointer: As for `build_agent`.
+    """
+    graph = compile_flow(order_flow(), executor=parts.ordering)
+    return graph.compile(checkpointer=checkpointer, name="order")

@@ -15,8 +15,7 @@ from adapter import ApprovalAlreadyDecided
 
 async def approved(room: Room) -> tuple[Any, Any]:
     """Ask, approve; return the answer and the config of the paused checkpoint."""
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     answer = {asked.id: room.sign(asked)}
     await room.resume(answer)
@@ -68,8 +67,7 @@ async def test_a01_a_replay_without_answer_is_a_fork_and_asks_anew(rooms: Rooms)
 @pytest.mark.parametrize("kind", ["reject", "respond", "edit"])
 async def test_a01_other_decisions_are_used_once_too(rooms: Rooms, kind: str) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     more: Any = {
         "reject": {"reason": "no"},
@@ -87,8 +85,7 @@ async def test_a01_other_decisions_are_used_once_too(rooms: Rooms, kind: str) ->
 @pytest.mark.anyio
 async def test_a01_an_approval_after_a_reject_at_the_old_checkpoint(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     approval = {asked.id: room.sign(asked)}
     await room.decide(asked, "reject", reason="no")
@@ -113,8 +110,7 @@ async def test_a02_a_restarted_worker_refuses_too(rooms: Rooms) -> None:
 async def test_a02_two_workers_at_once_have_one_effect(rooms: Rooms) -> None:
     saver = InMemorySaver()
     first = rooms.paying(store="adapter.db", saver=saver)
-    await first.say()
-    (asked,) = await first.asked()
+    asked = await first.question()
     paused = (await first.agent.aget_state(first.config)).config
     answer = {asked.id: first.sign(asked)}
     workers = [first, *(rooms(store="adapter.db", saver=saver) for _ in range(3))]

@@ -12,8 +12,7 @@ from tests.support.room import Rooms, copy_thread
 async def test_a03_an_answer_counts_on_its_own_thread_only(rooms: Rooms, first: str) -> None:
     saver = InMemorySaver()
     room = rooms.paying(saver=saver, store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     copy_thread(saver, "thread-1", "thread-2")
     copy = room.on("thread-2")
     (seen,) = await copy.asked()
@@ -51,8 +50,7 @@ async def test_a03_the_copy_has_its_own_question_and_its_own_effect(rooms: Rooms
 async def test_a03_a_copy_made_after_the_answer_repeats_nothing(rooms: Rooms) -> None:
     saver = InMemorySaver()
     room = rooms.paying(saver=saver)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = {asked.id: room.sign(asked)}
     await room.resume(answer)
     copy_thread(saver, "thread-1", "thread-2")

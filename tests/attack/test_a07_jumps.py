@@ -48,8 +48,7 @@ class JumpBack(AgentMiddleware[Any, Any, Any]):
 @pytest.mark.parametrize("where", ["before", "after"])
 async def test_a7_a_rejected_call_stays_refused(rooms: Rooms, where: str, forget: bool) -> None:
     room = rooms.paying(**{where: [JumpBack(forget=forget)]})
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume({asked.id: room.approval.resume_value(asked, NO)})
     assert room.ledger.paid == []
     if forget:
@@ -69,8 +68,7 @@ async def test_a7_an_approved_call_runs_once_however_often_it_is_reached(
     rooms: Rooms, forget: bool
 ) -> None:
     room = rooms.paying(before=[JumpBack(forget=forget)])
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume({asked.id: room.approval.resume_value(asked, YES)})
     for question in await room.asked():
         # LangGraph's jump is a new task: where its result was thrown away, a person is asked anew.

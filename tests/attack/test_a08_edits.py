@@ -35,8 +35,7 @@ async def answered(own: Own, decision: ApprovalDecision) -> None:
 @pytest.mark.anyio
 async def test_a8_an_edit_cannot_name_another_tool(rooms: Rooms) -> None:
     room: Room = rooms.paying(specs=[free("look"), free("note"), gated("send_money")])
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     value = room.sign(asked, "edit", edited_args={"to": "bob", "amount": 5})
     for name in ("tool", "name", "action"):
         forged = {**value, "decision": {**value["decision"], name: "note"}}

@@ -50,8 +50,7 @@ FORGERS = {
 @pytest.mark.parametrize("name", sorted(FORGERS))
 async def test_a11_a_forged_signature_does_not_count(rooms: Rooms, name: str) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume({asked.id: FORGERS[name](asked.value["binding"])})
     assert room.ledger.paid == []
     (still,) = await room.asked()
@@ -66,8 +65,7 @@ async def test_a11_a_forged_signature_does_not_count(rooms: Rooms, name: str) ->
 @pytest.mark.anyio
 async def test_a11_the_message_is_the_same_whatever_was_wrong(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     said = set()
     answers = [forge(asked.value["binding"]) for forge in FORGERS.values()]
     for bad in [*answers, "yes", {"approved": True}, [], {**answers[0], "alg": "none"}]:
@@ -108,8 +106,7 @@ def only(kid: str) -> KeyRing:
 @pytest.mark.anyio
 async def test_a11_an_old_key_counts_until_it_is_revoked(rooms: Rooms) -> None:
     room = rooms.paying(keys=rotated(), store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     by_old = signed_with(only("old"))(asked.value["binding"])
     after = rooms(keys=rotated("old"), saver=room.saver, store="adapter.db")
     await after.resume({asked.id: by_old})
@@ -121,8 +118,7 @@ async def test_a11_an_old_key_counts_until_it_is_revoked(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a11_a_random_key_resumes_in_its_own_process_only(rooms: Rooms) -> None:
     room = rooms.paying(keys=KeyRing.random(), store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     elsewhere = rooms(keys=KeyRing.random(), saver=room.saver, store="adapter.db")
     await elsewhere.resume({asked.id: room.sign(asked)})
     assert room.ledger.paid == []

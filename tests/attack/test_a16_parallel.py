@@ -46,8 +46,7 @@ async def test_a18_one_invalid_call_of_three_stops_all(rooms: Rooms, place: int)
 @pytest.mark.anyio
 async def test_a18_three_valid_calls_go_on(rooms: Rooms) -> None:
     room = rooms(ai(pay(), call("note", "n1", text="x"), call("look", "l1", text="x")))
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     assert room.ledger.paid == [100]
     assert len(room.ledger.of("note")) == 1
@@ -79,8 +78,7 @@ async def test_a19_nothing_is_coerced_or_dropped(rooms: Rooms, arguments: dict[s
 @pytest.mark.anyio
 async def test_a19_the_same_holds_for_an_edit(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     for edited in ({"to": "bob", "amount": "7"}, {"to": "bob", "amount": 7, "force": True}):
         await room.decide(asked, "edit", edited_args=edited)
         assert room.ledger.all == []

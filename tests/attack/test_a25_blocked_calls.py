@@ -48,8 +48,7 @@ async def test_a25_a_turn_of_rejections_leaves_the_budget_whole(rooms: Rooms) ->
 )
 async def test_a25_nobody_is_asked_about_a_blocked_call(rooms: Rooms, budgets: Any) -> None:
     room = rooms(ai(pay("c1", 1)), ai(pay("c2", 2), pay("c3", 3)), budgets=budgets, clock=Clock())
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     assert await room.asked() == []
     results = await room.results()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,14 +11,13 @@ from tests.integration.stores.conftest import (
     postgresql,
     postgresql_uri,
 )
+from tests.support.racing import raced
 
 from adapter.stores import open_store
 
 __all__ = ["durable_uri", "postgresql", "postgresql_uri"]
 
 pytestmark = pytest.mark.anyio
-
-ROOT = Path(__file__).parents[2]
 
 WORK = """
 import asyncio, sys
@@ -59,30 +56,14 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], sys.ar
 """
 
 
-def raced(uri: str, folder: Path, what: str) -> list[int]:
+def at_once(uri: str, folder: Path, what: str) -> list[int]:
     """Run 25 threads in each of two processes at once; return the model calls each made."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WORK, uri, name, "25", str(folder), what],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for name in ("one", "two")
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [int(process.communicate(timeout=100)[0]) for process in processes]
+    made = raced(WORK, *([uri, name, "25", str(folder), what] for name in ("one", "two")))
+    return [calls for (calls,) in made]
 
 
 async def test_a26_exactly_ten_of_fifty_calls_run(durable_uri: str, tmp_path: Path) -> None:
-    await asyncio.to_thread(raced, durable_uri, tmp_path, "tool")
+    await asyncio.to_thread(at_once, durable_uri, tmp_path, "tool")
     assert len((tmp_path / "effects.jsonl").read_text().splitlines()) == 10
 
 
@@ -90,7 +71,7 @@ async def test_a26_exactly_ten_of_fifty_model_calls_are_made(
     durable_uri: str,
     tmp_path: Path,
 ) -> None:
-    made = await asyncio.to_thread(raced, durable_uri, tmp_path, "model")
+    made = await asyncio.to_thread(at_once, durable_uri, tmp_path, "model")
     assert sum(made) == 10
     store = open_store(durable_uri)
     refused = 0

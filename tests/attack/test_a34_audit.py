@@ -65,8 +65,7 @@ def trail(tmp_path: Path) -> Iterator[Trail]:
 
 async def paid(rooms: Rooms, trail: Trail) -> Any:
     room = rooms.paying(store=trail.store)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     assert room.ledger.paid == [100]
     return room
@@ -141,8 +140,7 @@ async def test_a34_no_gated_call_runs_where_the_store_cannot_write_its_event(
     rooms: Rooms, trail: Trail
 ) -> None:
     room = rooms.paying(store=trail.store)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     trail.sql(
         "CREATE TRIGGER full BEFORE INSERT ON audit_events"
         " BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
@@ -161,8 +159,7 @@ async def test_a34_two_stores_that_write_one_thread_keep_one_chain(
 ) -> None:
     other = Trail(tmp_path)
     room = rooms(ai(pay("c1")), ai(call("note", "n1", text="x")), store=trail.store)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     second = rooms(store=other.store, saver=room.saver)
     await second.resume({asked.id: room.sign(asked)})
     await room.say("more")
@@ -200,8 +197,7 @@ async def test_a41_a_flood_of_junk_is_audited_within_bounds_and_costs_nothing(
     rooms: Rooms, trail: Trail
 ) -> None:
     room = rooms.paying(store=trail.store)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     for n in range(30):
         await room.resume({asked.id: {"junk": n}})
     (again,) = await room.asked()

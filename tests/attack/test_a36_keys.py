@@ -51,8 +51,7 @@ async def test_a36_an_answer_under_the_old_key_counts_after_a_rotation(
     rooms: Rooms, path: Path
 ) -> None:
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = room.sign(asked)
     rotated(path)
     await room.resume({asked.id: answer})
@@ -65,8 +64,7 @@ async def test_a36_a_request_sealed_before_a_rotation_is_signed_after_it(
     rooms: Rooms, path: Path
 ) -> None:
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     rotated(path)
     answer = signed(load_keys(path), asked)
     await room.resume({asked.id: answer})
@@ -78,8 +76,7 @@ async def test_a36_a_revoked_key_is_refused_at_once_in_the_running_process(
     rooms: Rooms, path: Path
 ) -> None:
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     stolen = load_keys(path)
     rotated(path)
     answer = signed(stolen, asked)
@@ -102,8 +99,7 @@ async def test_a36_a_revoked_reviewer_is_refused_and_another_can_approve(
         enrol_reviewer(path, tmp_path / f"{name}.json", name, now=2)
     alice, bob = (load_reviewer(tmp_path / f"{name}.json") for name in ("alice", "bob"))
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["seal"]["alg"] == "Ed25519"
     revoked(path, alice.keys.newest("decision").kid)
     await room.resume({asked.id: signed(alice.keys, asked, "alice")})
@@ -117,8 +113,7 @@ async def test_a36_the_shared_key_decides_in_nobodys_name_who_has_one(
     rooms: Rooms, path: Path, tmp_path: Path
 ) -> None:
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     before = signed(load_keys(path), asked, "alice")
     enrol_reviewer(path, tmp_path / "alice.json", "alice", now=2)
     await room.resume({asked.id: before})
@@ -138,8 +133,7 @@ async def test_a36_a_server_that_holds_public_halves_only_still_asks(
     enrol_reviewer(path, tmp_path / "alice.json", "alice", now=2)
     revoked(path, shared)
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     alice = load_reviewer(tmp_path / "alice.json")
     await room.resume({asked.id: signed(alice.keys, asked, "alice")})
     assert room.ledger.paid == [100]
@@ -148,8 +142,7 @@ async def test_a36_a_server_that_holds_public_halves_only_still_asks(
 @pytest.mark.anyio
 async def test_a36_a_half_written_file_locks_nobody_out(rooms: Rooms, path: Path) -> None:
     room = paying(rooms, path)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = room.sign(asked)
     damage(path)
     await room.resume({asked.id: answer})

@@ -19,8 +19,7 @@ TWO = {"to": "bob", "amount": 2}
 @pytest.mark.anyio
 async def test_a47_one_after_the_other_at_the_same_checkpoint(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     first = room.sign(asked, "edit", edited_args=ONE)
     second = room.sign(asked, "edit", edited_args=TWO)
@@ -35,8 +34,7 @@ async def test_a47_one_after_the_other_at_the_same_checkpoint(rooms: Rooms) -> N
 @pytest.mark.parametrize("store", [None, "adapter.db"])
 async def test_a47_both_at_once(rooms: Rooms, store: str | None) -> None:
     room = rooms.paying(store=store)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     answers = [
         room.sign(asked, "edit", edited_args={"to": "bob", "amount": n}) for n in range(1, 6)
@@ -53,8 +51,7 @@ async def test_a47_both_at_once(rooms: Rooms, store: str | None) -> None:
 @pytest.mark.anyio
 async def test_a47_an_edit_and_an_approval(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     ended = await asyncio.gather(
         room.resume({asked.id: room.sign(asked)}, paused),
@@ -70,8 +67,7 @@ async def test_a47_an_edit_and_an_approval(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a47_the_one_edit_runs(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "edit", edited_args=TWO)
     assert room.ledger.paid == [2]
 
@@ -79,8 +75,7 @@ async def test_a47_the_one_edit_runs(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a48_a_new_message_voids_and_pairs(rooms: Rooms) -> None:
     room = rooms(ai(pay("c1"), call("note", "n1", text="x")), ai(text="fine"))
-    await room.say("pay")
-    (asked,) = await room.asked()
+    asked = await room.question("pay")
     paused = (await room.agent.aget_state(room.config)).config
     late = {asked.id: room.sign(asked)}
     await room.say("never mind")

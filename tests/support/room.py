@@ -161,6 +161,12 @@ class Room:
         """The open questions, in task order."""
         return open_questions(await self.agent.aget_state(self.config))
 
+    async def question(self, text: str = "pay", **named: Any) -> Interrupt:
+        """Say something and return the one question it leads to."""
+        await self.say(text, **named)
+        (asked,) = await self.asked()
+        return asked
+
     def sign(self, asked: Interrupt, kind: Any = "approve", **more: Any) -> dict[str, Any]:
         return self.approval.resume_value(asked, ApprovalDecision(kind=kind, **more))
 

@@ -49,11 +49,11 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         config = json.loads((ROOT / "langgraph.json").read_text("utf-8"))
+        graphs = {"agent": graph}
         if graph is None:
-            file, _, name = config["graphs"]["agent"].rpartition(":")
-            graph = f"{(ROOT / file).resolve()}:{name}"
+            graphs = {name: f"{ROOT / place}" for name, place in config["graphs"].items()}
         # No env file: the checkout's .env may hold a person's own settings.
-        config |= {"graphs": {"agent": graph}, "dependencies": ["."], "env": {}}
+        config |= {"graphs": graphs, "dependencies": ["."], "env": {}}
         (folder / "langgraph.json").write_text(json.dumps(config), "utf-8")
 
     @property

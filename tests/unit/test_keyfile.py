@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
+from tests.support.racing import said
 
-from adapter import keyfile, secretfile
+from adapter import secretfile
 from adapter.core.errors import ConfigurationError
 from adapter.core.keys import PURPOSES
 from adapter.keyfile import create_keys, load_keys, load_or_create, write_keys
@@ -94,21 +93,10 @@ def test_threads_that_start_at_once_end_with_one_file(tmp_path: Path) -> None:
 
 def test_processes_that_start_at_once_end_with_one_file(tmp_path: Path) -> None:
     path = tmp_path / "keys.json"
-    source = Path(keyfile.__file__).parents[1]
     code = (
         "import sys; from adapter.keyfile import load_or_create\nprint(load_or_create(sys.argv[1]))"
     )
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(path)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(source)},
-        )
-        for _ in range(2)
-    ]
-    said = {process.communicate(timeout=60)[0].strip() for process in started}
-    assert said == {repr(load_keys(path))}
+    assert set(said(code, path)) == {repr(load_keys(path))}
 
 
 @pytest.mark.parametrize("refusal", [PermissionError(1, "no links here"), OSError(95, "no")])

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.support.racing import said
 
 from adapter import keyfile, secretfile
 from adapter.core.errors import ConfigurationError
@@ -155,18 +156,9 @@ class TestEdit:
             "for _ in range(5):\n"
             "    print(edit_keys(sys.argv[1], lambda r: rotate(r, ['audit'], now=2))[0].kid)\n"
         )
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-c", code, str(path)],
-                stdout=subprocess.PIPE,
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(SOURCE)},
-            )
-            for _ in range(2)
-        ]
-        said = [kid for done in started for kid in done.communicate(timeout=60)[0].split()]
-        assert len(said) == 10
-        assert set(said) <= {key.kid for key in load_keys(path).keys}
+        kids = said(code, path)
+        assert len(kids) == 10
+        assert set(kids) <= {key.kid for key in load_keys(path).keys}
 
 
 class TestSource:

@@ -1,6 +1,7 @@
 """`adapter approvals`: list requests, decide one, and say what the answer led to.
 
-Talks to the server over HTTP through the reviewer's client; only ``expire`` opens the store.
+Talks to the server over HTTP through the reviewer's client, and opens the store for the requests
+that wait there and for ``expire``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from adapter.core.canonical import strict_loads
 from adapter.core.errors import ToolUsageError
 
 if TYPE_CHECKING:
+    from adapter.cli.requests import Request
     from adapter.client import PendingApproval, SyncApprovalClient
     from adapter.core.store import CallRow
 
@@ -23,12 +25,19 @@ __all__ = ["approvals"]
 
 approvals = typer.Typer(
     no_args_is_help=True,
-    help="List the requests that wait for a decision on the server at ADAPTER_URL, and decide.",
+    help=(
+        "List the requests that wait for a decision on the server at ADAPTER_URL, or in the store "
+        "at ADAPTER_DATABASE_URI, and decide."
+    ),
 )
 
 Id = Annotated[str, typer.Argument(help="The request's id, or a beginning of it that is unique.")]
 Thread = Annotated[
     str | None, typer.Option("--thread", help="Look in this thread only.", metavar="ID")
+]
+Stored = Annotated[
+    bool,
+    typer.Option("--store", help="Only requests that are decided in the store; ask no server."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back.")]
 
@@ -36,11 +45,13 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back.")]
 @approvals.command("list")
 def list_(
     thread: Thread = None,
+    stored: Stored = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array.")] = False,
 ) -> None:
     """List the requests that wait for a decision."""
-    with _desk() as desk:
-        found = desk.pending(thread)
+    from adapter.cli.requests import gather
+
+    found = gather(_desk, thread, _now(), stored=stored)
     if as_json:
         _print_json(found)
         return
@@ -49,10 +60,11 @@ def list_(
     from adapter.cli.show import request_panel
 
     console = Console()
-    for approval in found:
-        console.print(request_panel(approval, _now()))
-    count = "no request waits" if not found else f"{len(found)} waiting"
-    typer.echo(f"{count} for a decision" if not found else count)
+    for one in found:
+        console.print(request_panel(one, _now()))
+    kept = sum(one.row is not None for one in found)
+    count = f"{len(found)} waiting" if found else "no request waits for a decision"
+    typer.echo(count + (f", {kept} of them in the store" if kept else ""))
 
 
 @approvals.command()
@@ -64,6 +76,7 @@ def approve(
         typer.Option("--args", help="Run with these arguments instead: the whole JSON object."),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why, for the audit.")] = None,
+    stored: Stored = False,
     yes: Yes = False,
 ) -> None:
     """Let a call run, as asked or with edited arguments."""
@@ -71,7 +84,7 @@ def approve(
     decision = ApprovalDecision(
         kind="approve" if edited is None else "edit", edited_args=edited, reason=reason
     )
-    _decide(id_, thread, decision, yes=yes)
+    _decide(id_, thread, decision, stored=stored, yes=yes)
 
 
 @approvals.command()
@@ -79,10 +92,11 @@ def reject(
     id_: Id,
     reason: Annotated[str, typer.Option("--reason", help="Why; the model reads it.")],
     thread: Thread = None,
+    stored: Stored = False,
     yes: Yes = False,
 ) -> None:
     """Refuse a call; the model reads the reason."""
-    _decide(id_, thread, ApprovalDecision(kind="reject", reason=reason), yes=yes)
+    _decide(id_, thread, ApprovalDecision(kind="reject", reason=reason), stored=stored, yes=yes)
 
 
 @approvals.command()
@@ -90,10 +104,11 @@ def respond(
     id_: Id,
     text: Annotated[str, typer.Option("--text", help="What the model reads as the result.")],
     thread: Thread = None,
+    stored: Stored = False,
     yes: Yes = False,
 ) -> None:
     """Answer in the tool's place; the tool does not run."""
-    _decide(id_, thread, ApprovalDecision(kind="respond", response=text), yes=yes)
+    _decide(id_, thread, ApprovalDecision(kind="respond", response=text), stored=stored, yes=yes)
 
 
 @approvals.command()
@@ -102,47 +117,71 @@ def expire(
 ) -> None:
     """Close the requests nobody answered in time, in the store at ADAPTER_DATABASE_URI.
 
-    Each thread gets the expiry at its next run; without this command, too.
+    Each thread gets the expiry at its next run; without this command, too. Calls whose worker is
+    gone are noted as in doubt.
     """
     import asyncio
     import json
 
-    closed = asyncio.run(_expire())
+    closed, doubts = asyncio.run(_expire())
     if as_json:
         typer.echo(json.dumps([row.key for row in closed]))
         return
     from adapter.cli.show import visible
 
-    for row in closed:
-        typer.echo(visible(f"expired: {row.tool} {row.tool_call_id} in thread {row.thread_id}"))
-    typer.echo(f"{len(closed)} expired")
+    for word, rows in (("expired", closed), ("in doubt", doubts)):
+        for row in rows:
+            typer.echo(visible(f"{word}: {row.tool} {row.tool_call_id} in thread {row.thread_id}"))
+    noted = f", {len(doubts)} in doubt: see `adapter calls list --in-doubt`" if doubts else ""
+    typer.echo(f"{len(closed)} expired{noted}")
 
 
-async def _expire() -> Sequence[CallRow]:
+async def _expire() -> tuple[Sequence[CallRow], Sequence[CallRow]]:
     from adapter.cli.calls import open_operator
 
     async with open_operator() as (operator, _):
-        return await operator.expire()
+        return await operator.expire(), await operator.doubt()
 
 
-def _decide(prefix: str, thread: str | None, decision: ApprovalDecision, *, yes: bool) -> None:
+def _decide(
+    prefix: str, thread: str | None, decision: ApprovalDecision, *, stored: bool, yes: bool
+) -> None:
     from rich.console import Console
 
+    from adapter.cli.requests import choose, gather, record
     from adapter.cli.show import request_panel
 
+    request = choose(gather(_desk, thread, _now(), stored=stored), prefix)
+    approval = request.approval
     with _desk() as desk:
-        approval = _choose(desk.pending(thread), prefix)
         # Before anybody is asked to believe what is shown: the seal is checked by signing.
         desk.sign(approval, decision)
         if decision.edited_args is not None:
             _check_edit(approval, decision.edited_args)
-        Console().print(request_panel(approval, _now(), runs=decision.edited_args))
+        Console().print(request_panel(request, _now(), runs=decision.edited_args))
         if not yes:
             typer.confirm(f"Sign this decision: {decision.kind}?", abort=True)
         value = desk.sign(approval, decision)
+        if request.row is not None:
+            _recorded(record(request.row, value, _now()), value)
+            return
         result = desk.resume(approval.thread_id, {approval.id: value})
         code = _report(desk, approval, decision, result)
     raise typer.Exit(code)
+
+
+def _recorded(row: CallRow, value: dict[str, Any]) -> None:
+    """Say what a recorded decision leads to; nothing has run."""
+    from adapter.cli.show import visible
+    from adapter.core.recording import is_decided, votes_in
+
+    said = value["decision"]
+    text = f"Recorded: {said['kind']} by {said['reviewer']}. "
+    if is_decided(row):
+        text += f"Nothing ran yet: continue thread {row.thread_id} with a run without input."
+    else:
+        text += f"It has {len(votes_in(row))} of {row.quorum_need} and waits for more."
+    typer.echo(visible(text))
 
 
 def _check_edit(approval: PendingApproval, edited: dict[str, Any]) -> None:
@@ -190,22 +229,6 @@ def _report(
     return 0
 
 
-def _choose(found: list[PendingApproval], prefix: str) -> PendingApproval:
-    matching = [approval for approval in found if approval.id.startswith(prefix)]
-    if len(matching) == 1:
-        return matching[0]
-    if not matching:
-        raise ToolUsageError(
-            f"No pending request has an id that begins with {prefix!r}: see `adapter approvals "
-            "list`. It may have been answered already."
-        )
-    threads = ", ".join(sorted({approval.thread_id for approval in matching}))
-    raise ToolUsageError(
-        f"{len(matching)} pending requests have an id that begins with {prefix!r}: give more of "
-        f"it, or --thread (a copied thread has the same ids). Threads: {threads}."
-    )
-
-
 def _arguments(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
@@ -221,18 +244,19 @@ def _arguments(text: str | None) -> dict[str, Any] | None:
     return value
 
 
-def _print_json(found: list[PendingApproval]) -> None:
+def _print_json(found: list[Request]) -> None:
     import json
 
     rows = [
         {
-            "id": approval.id,
-            "thread_id": approval.thread_id,
-            "assistant_id": approval.assistant_id,
-            "expired": approval.expired,
-            "value": approval.value,
+            "id": one.approval.id,
+            "thread_id": one.approval.thread_id,
+            "assistant_id": one.approval.assistant_id or None,
+            "expired": one.approval.expired,
+            "where": "thread" if one.row is None else "store",
+            "value": one.approval.value,
         }
-        for approval in found
+        for one in found
     ]
     typer.echo(json.dumps(rows, indent=2))
 

@@ -54,7 +54,7 @@ def list_(
         return
     for call in found:
         _print(call)
-    doubts = sum(call["status"] in ("in_doubt", "claimed") for call in found)
+    doubts = sum(call["status"] == "in_doubt" for call in found)
     typer.echo(f"{doubts} in doubt" + ("" if in_doubt else f", {len(found) - doubts} waiting"))
 
 
@@ -90,10 +90,11 @@ def resolve(
 
 async def _list(*, in_doubt: bool) -> list[dict[str, Any]]:
     async with open_operator() as (operator, _):
-        rows: list[CallRow] = list(await operator.doubtful(_LIMIT))
+        found = [await _known(operator, row) for row in await operator.doubtful(_LIMIT)]
         if not in_doubt:
-            rows += await operator.journal.store.requested(limit=_LIMIT)
-        return [await _known(operator, row) for row in rows]
+            waiting = await operator.journal.store.requested(limit=_LIMIT)
+            found += [await _known(operator, row) for row in waiting]
+        return found
 
 
 async def _resolve(prefix: str, succeeded: str | None, failed: str | None, *, yes: bool) -> None:
@@ -159,7 +160,8 @@ async def _known(operator: Operator, row: CallRow) -> dict[str, Any]:
 
     return {
         "key": row.key,
-        "status": str(row.status),
+        # a claim listed here has run out, noted or not
+        "status": "in_doubt" if row.status == "claimed" else str(row.status),
         "tool": row.tool,
         "thread_id": row.thread_id,
         "call_id": row.tool_call_id,
@@ -177,7 +179,7 @@ async def _known(operator: Operator, row: CallRow) -> dict[str, Any]:
 def _print(call: dict[str, Any]) -> None:
     from adapter.cli.show import as_json, visible
 
-    doubtful = call["status"] in ("in_doubt", "claimed")
+    doubtful = call["status"] == "in_doubt"
     typer.echo(f"{call['key'][:_SHOWN]}  {visible(call['tool'])}  {call['status']}")
     lines: Sequence[tuple[str, object]] = [
         ("arguments", "unknown" if call["arguments"] is None else as_json(call["arguments"])),

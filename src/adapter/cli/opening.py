@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from adapter.settings import AdapterSettings
     from adapter.stores import SqlStore
 
-__all__ = ["audit_keys", "server_store"]
+__all__ = ["audit_keys", "is_absent", "server_store"]
 
 
 @asynccontextmanager
@@ -29,7 +29,12 @@ async def server_store(settings: AdapterSettings) -> AsyncIterator[SqlStore]:
     """
     from adapter.stores import open_store
 
-    _refuse_absent(settings.database_uri)
+    if is_absent(settings.database_uri):
+        raise ConfigurationError(
+            f"There is no database at {_file(settings.database_uri)} (ADAPTER_DATABASE_URI): run "
+            "this where the server runs, or set ADAPTER_DATABASE_URI or ADAPTER_DATA_DIR to the "
+            "server's."
+        )
     keys = await asyncio.to_thread(audit_keys, settings)
 
     def sign(message: bytes) -> Mapping[str, str]:
@@ -60,14 +65,15 @@ def audit_keys(settings: AdapterSettings) -> KeyRing | None:
     return load_keys(settings.key_file)
 
 
-def _refuse_absent(uri: str) -> None:
-    """Refuse a SQLite file that does not exist: opening it would make an empty, innocent one."""
+def is_absent(uri: str) -> bool:
+    """Tell whether an SQLite file does not exist: opening it would make an empty, innocent one."""
+    file = _file(uri)
+    return file is not None and not file.exists()
+
+
+def _file(uri: str) -> Path | None:
     scheme, separator, path = uri.partition(":///")
     path = path.partition("?")[0]
     if scheme.startswith("sqlite") and separator and path and not path.startswith("file:"):
-        file = Path(path)
-        if not file.exists():
-            raise ConfigurationError(
-                f"There is no database at {file} (ADAPTER_DATABASE_URI): run this where the server "
-                "runs, or set ADAPTER_DATABASE_URI or ADAPTER_DATA_DIR to the server's."
-            )
+        return Path(path)
+    return None

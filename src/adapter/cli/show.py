@@ -15,13 +15,14 @@ from adapter.core.signing import from_iso, to_iso
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from adapter.client import PendingApproval
+    from adapter.cli.requests import Request
 
 __all__ = ["as_json", "duration", "event_line", "request_panel", "visible"]
 
 _MINUTE = 60
 _HOUR = 3_600
 _DAY = 86_400
+_STORE = "the store; once it is decided, continue the thread without input"
 
 
 def visible(text: object) -> str:
@@ -47,12 +48,12 @@ def duration(milliseconds: int) -> str:
 
 
 def request_panel(
-    approval: PendingApproval, now: int, *, runs: Mapping[str, Any] | None = None
+    asked: Request, now: int, *, runs: Mapping[str, Any] | None = None
 ) -> RenderableType:
     """Return a panel with everything a reviewer decides on.
 
     Args:
-        approval: The request.
+        asked: The request.
         now: Milliseconds since the epoch.
         runs: Edited arguments that would run instead of the ones asked for.
     """
@@ -60,7 +61,9 @@ def request_panel(
     from rich.table import Table
     from rich.text import Text
 
+    approval = asked.approval
     request = approval.request
+    need, by = asked.votes
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -70,10 +73,13 @@ def request_panel(
         *([("runs instead", as_json(runs, indent=2))] if runs is not None else []),
         ("rule", request.get("rule")),
         ("reason", request.get("reason")),
-        ("allowed", ", ".join(map(str, request.get("allowed") or ()))),
+        ("allowed", ", ".join(_texts(request.get("allowed")))),
+        ("roles", ", ".join(_texts(request.get("roles")))),
+        *([("people", f"{len(by)} of {need}: {', '.join(by) or 'nobody'}")] if need > 1 else []),
         ("expires", _expiry(request.get("expires_at"), now)),
         ("thread", approval.thread_id),
         ("call", request.get("call_id")),
+        *([("waits in", _STORE)] if asked.row is not None else []),
     ]
     if approval.refused is not None:
         rows.append(("last answer", f"refused: {approval.refused.get('message')}"))
@@ -93,6 +99,11 @@ def event_line(thread_id: str, seq: int, body: Mapping[str, Any]) -> str:
     words = [when, thread_id[:8], f"{seq:>4}", f"{body.get('kind', '-')!s:<12}"]
     words += [str(body.get("tool") or "-"), str(body.get("call_id") or "-"), facts]
     return visible("  ".join(words).rstrip()).replace("\n", "\\n")
+
+
+def _texts(value: object) -> list[str]:
+    """Return the items of what should be a list; it is not verified yet."""
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
 def _expiry(moment: object, now: int) -> str:

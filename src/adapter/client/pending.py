@@ -31,6 +31,9 @@ DEFAULT_ASSISTANT = "agent"
 
 MAX_NESTING = 32
 
+_FLOW = "aa_flow"
+"""Where the state of a compiled flow says what became of it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingApproval:
@@ -180,7 +183,15 @@ def effect_in(state: Mapping[str, Any], approval: PendingApproval, result: objec
             return Effect(kind="error" if failed_call else "done", message=text)
     if any(still.request.get("call_id") == call_id for still in open_now):
         return Effect(kind="pending")
-    return Effect(kind="unknown", message=_run_error(result))
+    failed = _run_error(result)
+    told = (state.get("values") or {}).get(_FLOW)
+    if isinstance(told, Mapping) and not failed:
+        # A flow keeps no message of a call; what it came to is in its state.
+        denied = told.get("denied")
+        if denied is not None:
+            return Effect(kind="error", message=str(denied))
+        return Effect(kind="done", message="the flow went on")
+    return Effect(kind="unknown", message=failed)
 
 
 def _interrupts(state: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from adapter.core.canonical import canonical_bytes
 from adapter.core.redaction import mask_arguments, mask_value
 from adapter.core.spec import ToolSpec
@@ -67,16 +69,15 @@ class Auditor:
             arguments: Shown masked, by the spec's masks and by pattern.
             data: Further JSON facts, masked by pattern.
         """
-        facts = (
-            mask_value({name: value for name, value in data.items() if value is not None})
-            if data
-            else {}
-        )
+        facts: dict[str, Any] = {}
+        if data:
+            facts = mask_value({name: value for name, value in data.items() if value is not None})
         if arguments is not None:
             masks = subject.spec.masks if subject.spec is not None else ()
             facts["arguments"] = mask_arguments(arguments, masks)
         # The key first: the index then keeps one call's events together.
-        event_id = ":".join(filter(None, (subject.key, kind, part)))
+        event_id = ":".join([one for one in (subject.key, kind, part) if one])
+        thread_id, turn_id, run_id = ctx.place.thread_id, ctx.place.turn_id, ctx.run_id
         body = {
             "arguments_digest": subject.arguments_digest,
             "at": self.clock(),
@@ -84,18 +85,18 @@ class Auditor:
             "data": facts,
             "id": event_id,
             "kind": kind,
-            "run_id": ctx.run_id,
-            "thread_id": ctx.thread_id,
+            "run_id": run_id,
+            "thread_id": thread_id,
             "tool": subject.tool,
-            "turn_id": ctx.place.turn_id,
+            "turn_id": turn_id,
             "user": ctx.user,
             "v": 1,
         }
         return Event(
             id=event_id,
-            thread_id=ctx.thread_id,
-            run_id=ctx.run_id,
-            turn_id=ctx.place.turn_id,
+            thread_id=thread_id,
+            run_id=run_id,
+            turn_id=turn_id,
             kind=kind,
             body=_bytes(body),
             once=once,
@@ -104,7 +105,10 @@ class Auditor:
 
 def _bytes(body: dict[str, Any]) -> bytes:
     try:
-        return canonical_bytes(body)
-    except (ValueError, UnicodeEncodeError):
+        # The names above are in canonical order and their values are texts and small numbers, of
+        # which orjson makes the same bytes; only the facts may hold more.
+        facts = orjson.Fragment(canonical_bytes(body["data"]))
+        return orjson.dumps({**body, "data": facts})
+    except (ValueError, TypeError):
         # What a model invents may have no canonical form; the refusal is recorded all the same.
         return canonical_bytes({**body, "data": {"unprintable": True}, "tool": ascii(body["tool"])})

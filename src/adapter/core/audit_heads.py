@@ -6,6 +6,8 @@ wrote this head; that it is the newest one, only a head kept elsewhere shows.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adapter.core.audit_faults import Fault
 from adapter.core.chain import anchor_message, head_message, packed_signature, signature_of
 from adapter.core.keys import KeyRing
@@ -45,16 +47,7 @@ def judged_anchor(anchor: Anchor, keys: KeyRing) -> Fault | None:
 
 def signed_anchor(anchor: Anchor, signed: dict[str, str]) -> Anchor:
     """Return the anchor with the signature that was made over ``anchor_message``."""
-    return Anchor(
-        thread_id=anchor.thread_id,
-        seq=anchor.seq,
-        hash=anchor.hash,
-        removed=anchor.removed,
-        at=anchor.at,
-        by=anchor.by,
-        kid=signed["kid"],
-        signature=packed_signature(signed),
-    )
+    return replace(anchor, kid=signed["kid"], signature=packed_signature(signed))
 
 
 def _wrong(message: bytes, kid: str | None, packed: str | None, keys: KeyRing) -> str | None:

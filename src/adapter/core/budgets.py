@@ -1,8 +1,7 @@
 """What a turn, a thread, a user and a tool may use up, expressed as charges on counters.
 
-This room only names counters and limits; the store adds, compares and refuses in one transaction,
-so that no resume, fork or second process can reset a count. A scope is named by what the server
-knows (thread, turn, authenticated user), never by an id a client supplies.
+This room only sets limits; the store adds, compares and refuses in one transaction, so that no
+resume, fork or second process can reset a count.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from decimal import Decimal
 from functools import cache
 from typing import Any, Literal
 
-from adapter.core.errors import BudgetExceeded, ConfigurationError, ModelVisibleError, RateLimited
+from adapter.core.counters import Charge, counter, exceeded, rated, window
+from adapter.core.errors import ConfigurationError
 from adapter.core.prices import Prices, PriceTable, decimal_of, micro_dollars
 from adapter.core.rates import Rate
 from adapter.core.spec import ToolSpec
-from adapter.core.store import Charge
 from adapter.core.types import CallContext
 from adapter.core.usage import Usage
 
@@ -136,9 +135,9 @@ class Budgets:
     def named(self, ctx: CallContext) -> dict[str, tuple[str, int]]:
         """Return name and size of every budget that holds here, by its counter's scope."""
         return {
-            _scope(ctx, span, what): (f"{what}_per_{span}", size)
+            counter(ctx, span, what): (f"{what}_per_{span}", size)
             for what in _WHAT
-            for span in _SPANS
+            for span in _spans(ctx)
             if (size := self.limit(what, span, ctx)) is not None
         }
 
@@ -149,7 +148,7 @@ class Budgets:
             ctx: Where.
             mark: Names this model call in the windows of rates.
         """
-        return (*self._counts(ctx, "model_calls"), *_rated(self.model_rate, ctx, "model", mark))
+        return (*self._counts(ctx, "model_calls"), *rated(self.model_rate, ctx, "model", mark))
 
     def tool_call(self, ctx: CallContext, spec: ToolSpec, mark: str = "") -> tuple[Charge, ...]:
         """Charges of one tool call that starts.
@@ -165,14 +164,14 @@ class Budgets:
         charges = [Charge(scope=total, limit=limit, raisable=self.asks)]
         charges += [one for one in self._counts(ctx, "tool_calls") if one.scope != total]
         limits = spec.limits
-        for span in _SPANS:
+        for span in _spans(ctx):
             size = getattr(limits, f"per_{span}")
             if size is not None:
-                charges.append(Charge(scope=_scope(ctx, span, f"tool:{spec.name}"), limit=size))
-        charges += _rated(self.tool_rate, ctx, "tool", mark)
+                charges.append(Charge(scope=counter(ctx, span, f"tool:{spec.name}"), limit=size))
+        charges += rated(self.tool_rate, ctx, "tool", mark)
         rate = Rate.parse(limits.rate)
         if rate is not None:
-            charges.append(_window(f"rate:tool:{spec.name}", rate, mark))
+            charges.append(window(f"rate:tool:{spec.name}", rate, mark))
         return tuple(charges)
 
     def reserve(self, ctx: CallContext, model: str, tokens: int) -> tuple[Charge, ...]:
@@ -192,7 +191,7 @@ class Budgets:
                 size = self.limit(what, span, ctx)
                 if size is not None:
                     held = max(amount, 1)
-                    scope = _scope(ctx, span, what)
+                    scope = counter(ctx, span, what)
                     limit = size + held - 1
                     charges.append(
                         Charge(scope=scope, amount=held, limit=limit, raisable=self.asks)
@@ -202,7 +201,7 @@ class Budgets:
     def used(self, ctx: CallContext, model: str, usage: Usage) -> tuple[Charge, ...]:
         """Return charges of what a model call really used; they have no limit."""
         return tuple(
-            Charge(scope=_scope(ctx, span, what), amount=amount)
+            Charge(scope=counter(ctx, span, what), amount=amount)
             for what, amount in self._amounts(model, usage).items()
             for span in _SPANS
             if self.limit(what, span) is not None
@@ -214,12 +213,12 @@ class Budgets:
 
     def thread_total(self, ctx: CallContext) -> str:
         """Counter of all tool calls of a thread, also for display."""
-        return _scope(ctx, "thread", "tool_calls")
+        return counter(ctx, "thread", "tool_calls")
 
     def _counts(self, ctx: CallContext, what: str) -> list[Charge]:
         return [
-            Charge(scope=_scope(ctx, span, what), limit=size, raisable=self.asks)
-            for span in _SPANS
+            Charge(scope=counter(ctx, span, what), limit=size, raisable=self.asks)
+            for span in _spans(ctx)
             if (size := self.limit(what, span, ctx)) is not None
         ]
 
@@ -273,49 +272,5 @@ def _field(what: str, span: str) -> str:
     return f"{what}_per_{span}"
 
 
-def _scope(ctx: CallContext, span: str, what: str) -> str:
-    if span == "turn":
-        return f"turn:{_named(ctx.thread_id)}:{_named(ctx.place.turn_id)}:{what}"
-    if span == "thread":
-        return f"thread:{_named(ctx.thread_id)}:{what}"
-    return f"{_owner(ctx)}:{what}"
-
-
-def _owner(ctx: CallContext) -> str:
-    """Name the user, or where nobody is known the thread."""
-    if ctx.user is None:
-        return f"user-of:{_named(ctx.thread_id)}"
-    return f"user:{_named(ctx.user)}"
-
-
-def _named(name: str) -> str:
-    """Escape a name: one that holds the separator must not name another's counter."""
-    return name.replace("%", "%25").replace(":", "%3A")
-
-
-def _rated(rate: Rate | str | None, ctx: CallContext, what: str, mark: str) -> list[Charge]:
-    parsed = Rate.parse(rate)
-    return [] if parsed is None else [_window(f"rate:{_owner(ctx)}:{what}_calls", parsed, mark)]
-
-
-def _window(scope: str, rate: Rate, mark: str) -> Charge:
-    return Charge(scope=scope, limit=rate.limit, window=rate.seconds, mark=mark)
-
-
-def exceeded(scope: str) -> ModelVisibleError:
-    """Return the error for a spent counter, in words the model can act on."""
-    kind = scope.partition(":")[0]
-    tool = scope.rpartition(":tool:")[2] if ":tool:" in scope else ""
-    if kind == "rate":
-        what = f"calls of {tool}" if tool else scope.rpartition(":")[2].replace("_", " ")
-        msg = f"Not executed: there were too many {what} within a short time. Try again later."
-        return RateLimited(msg)
-    if tool:
-        what = f"calls of {tool} allowed here are"
-    else:
-        last = scope.rpartition(":")[2]
-        name = "budget of cost" if last == "cost" else last.replace("_", " ")
-        span = kind if kind in ("turn", "thread") else "user"
-        what = f"{name} of this {span} {'is' if last == 'cost' else 'are'}"
-    msg = f"Not executed: the {what} used up. Answer with what is known, or ask the user to go on."
-    return BudgetExceeded(msg)
+def _spans(ctx: CallContext) -> tuple[str, ...]:
+    return _SPANS[1:] if ctx.place.turnless else _SPANS

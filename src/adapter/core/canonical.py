@@ -69,21 +69,31 @@ def canonical_bytes(value: Any) -> bytes:
 
 def _is_simple(value: Any) -> bool:
     """Tell whether json.dumps is canonical for the value: ASCII keys, no floats, exact types."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        kind = type(item)
-        if kind is dict:
-            for key in item:
-                if type(key) is not str or not key.isascii():
+    if type(value) is str:
+        return True
+    levels: list[Any] = [(value,)]
+    for level in levels:  # grows as it goes
+        for item in level:
+            kind = type(item)
+            if kind is str or item is None or kind is bool:
+                continue
+            if kind is int:
+                if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
                     return False
-            waiting.extend(item.values())
-        elif kind is list:
-            waiting.extend(item)
-        elif kind is int:
-            if not -SAFE_INTEGER <= item <= SAFE_INTEGER:
+            elif kind is dict:
+                if not _has_plain_names(item):
+                    return False
+                levels.append(item.values())
+            elif kind is list:
+                levels.append(item)
+            else:
                 return False
-        elif not (kind is str or item is None or kind is bool):
+    return True
+
+
+def _has_plain_names(value: dict[Any, Any]) -> bool:
+    for name in value:  # noqa: SIM110 - a generator would cost more than the names
+        if type(name) is not str or not name.isascii():
             return False
     return True
 

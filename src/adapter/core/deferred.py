@@ -12,84 +12,27 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from time import time_ns
 from typing import Any
 
-from adapter.core.approvals import Answer, ApprovalDecision, Question, Refusal, sign_decision
+from adapter.core.approvals import Answer, ApprovalDecision, Question, Refusal
 from adapter.core.errors import (
-    ApprovalAlreadyDecided,
-    ApprovalExpired,
     ApprovalPending,
     InvalidAnswer,
     ToolUsageError,
 )
-from adapter.core.journal import EXPIRED
 from adapter.core.keys import KeyRing, KeySource
+from adapter.core.recording import (
+    LISTED,
+    SEALED,
+    SIGNED,
+    is_decided,
+    record_answer,
+    record_decision,
+    waiting_in,
+)
 from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.store import CallRow, Close, Store
 from adapter.core.types import CallStatus, JsonObject
 
-__all__ = ["DeferredApproval", "is_decided", "record_decision"]
-
-_SEALED, _SIGNED = "sealed", "signed"
-
-
-async def record_decision(
-    store: Store,
-    keys: KeyRing,
-    row: CallRow,
-    decision: ApprovalDecision,
-    *,
-    decided_at: int,
-    reviewer: str,
-) -> CallRow:
-    """Put a signed decision beside its request. Nothing runs: the thread goes on with ``None``.
-
-    Args:
-        store: Where the request waits.
-        keys: Ring with the server's seal key and the reviewer's decision key.
-        row: The request, as ``store.requested`` lists it.
-        decision: What was decided.
-        decided_at: Milliseconds since the epoch.
-        reviewer: Who decides, unless the decision says so.
-
-    Returns:
-        The row, ``approved``: decided, and waiting for its run.
-
-    Raises:
-        InvalidAnswer: The request is not under the server's seal, does not offer this kind, the
-            key may not sign in this reviewer's name, or they voted before.
-        ApprovalExpired: Past its deadline.
-        ApprovalAlreadyDecided: Decided, used or closed already.
-    """
-    if is_decided(row) or row.status is not CallStatus.REQUESTED:
-        msg = f"This request is {row.status} and decided already; nothing was changed."
-        raise ApprovalAlreadyDecided(msg)
-    if row.expires_at is not None and row.expires_at <= decided_at:
-        raise ApprovalExpired(EXPIRED)
-    kept = dict(row.decision or {})
-    signed = sign_decision(
-        keys, kept.get(_SEALED), decision, decided_at=decided_at, reviewer=reviewer
-    )
-    given = list(kept.get(_SIGNED, []))
-    if any(one["decision"]["reviewer"] == signed["decision"]["reviewer"] for one in given):
-        msg = "This reviewer has decided about the request already; another one must."
-        raise InvalidAnswer(msg)
-    given.append(signed)
-    decided = len(given) >= row.quorum_need or not decision.approved
-    status = CallStatus.APPROVED if decided and row.quorum_need == 1 else CallStatus.REQUESTED
-    changed, now = await store.close_question(
-        Close(key=row.key, status=status, decision={**kept, _SIGNED: given})
-    )
-    if not changed or now is None:
-        msg = "This request was used or closed meanwhile; nothing was changed."
-        raise ApprovalAlreadyDecided(msg)
-    return now
-
-
-def is_decided(row: CallRow) -> bool:
-    """Tell whether a request has all the decisions it needs and only waits for its run."""
-    given = (row.decision or {}).get(_SIGNED, [])
-    return len(given) >= row.quorum_need or any(
-        not one["decision"].get("approved") for one in given
-    )
+__all__ = ["DeferredApproval", "is_decided", "record_answer", "record_decision"]
 
 
 class DeferredApproval:
@@ -136,7 +79,7 @@ class DeferredApproval:
 
     async def pending(self, thread_id: str | None = None) -> Sequence[CallRow]:
         """Return requests that need a decision, oldest first."""
-        return [row for row in await self.store.requested(thread_id) if not is_decided(row)]
+        return waiting_in(await self.store.requested(thread_id, LISTED))
 
     async def record(self, request: CallRow | str, decision: ApprovalDecision) -> CallRow:
         """Decide a request, signing with this port's keys.
@@ -155,7 +98,13 @@ class DeferredApproval:
             msg = "The store has no request of this key."
             raise ToolUsageError(msg)
         return await record_decision(
-            self.store, self.keys, row, decision, decided_at=self._clock(), reviewer=self._reviewer
+            self.store,
+            self.keys,
+            row,
+            decision,
+            decided_at=self._clock(),
+            reviewer=self._reviewer,
+            judge=self.keys,
         )
 
     async def decide(
@@ -166,40 +115,68 @@ class DeferredApproval:
         Raises:
             ApprovalPending: There is none.
         """
-        row = await self.store.get(question.row.key) or question.row
-        kept: JsonObject = dict(row.decision or {})
-        if row.answers and not kept.keys() & {_SEALED, _SIGNED}:
-            # Claimed before, and suspended or given back: the decision was judged then.
-            return question.check.before(kept, row.answers[-1])
-        given = list(kept.get(_SIGNED, []))
+        while True:
+            row = await self.store.get(question.row.key) or question.row
+            kept: JsonObject = dict(row.decision or {})
+            if row.answers and not kept.keys() & {SEALED, SIGNED}:
+                # Claimed before, and suspended or given back: the decision was judged then.
+                return question.check.before(kept, row.answers[-1])
+            answer, given = await self._judged(question, row, refused)
+            if answer is not None:
+                return answer
+            if await self._wait(row, {SEALED: self._sealed(question), SIGNED: given}):
+                break
+        msg = (
+            f"{row.tool} waits for a decision in the store (request {row.approval_id or row.key}). "
+            "Decide it there (`adapter approvals`, or DeferredApproval.record), then continue the "
+            "thread without input; a resume value decides nothing here."
+        )
+        raise ApprovalPending(msg, key=row.key, value=self._sealed(question))
+
+    async def _judged(
+        self, question: Question, row: CallRow, refused: Callable[[Refusal], Awaitable[bool]]
+    ) -> tuple[Answer | None, list[Any]]:
+        """Return the next answer that counts, and those worth keeping."""
+        given = list((row.decision or {}).get(SIGNED, []))
+        standing = {vote.answer for vote in question.check.people.votes}
         for value in list(given):
             seen = answer_digest(value)
             if seen in row.answers:
-                continue  # a vote that was counted
+                # Counted before the votes were read, and not among them: its key was revoked or
+                # its role lost, so that its reviewer may vote again.
+                if row.quorum_need > 1 and seen in question.row.answers and seen not in standing:
+                    given.remove(value)
+                continue
             try:
-                return question.check.check(value, saved=False)
+                return question.check.check(value, saved=False), given
             except InvalidAnswer as error:
                 given.remove(value)
                 await refused(
                     Refusal(code=error.code, message=error.message, digest=seen, delivery="saved")
                 )
-        await self._wait(row, {_SEALED: self._sealed(question), _SIGNED: given})
-        msg = (
-            f"{row.tool} waits for a decision in the store (request {row.approval_id or row.key}). "
-            "Decide it there, then continue the thread without input; a resume value decides "
-            "nothing here."
-        )
-        raise ApprovalPending(msg)
+        return None, given
 
     def _sealed(self, question: Question) -> JsonObject:
         return sealed_value(self.keys, question.binding, question.request)
 
-    async def _wait(self, row: CallRow, wanted: JsonObject) -> None:
-        """Leave the sealed request beside its row, for whoever decides."""
-        if row.status is not CallStatus.REQUESTED or row.decision != wanted:
-            await self.store.close_question(
-                Close(key=row.key, status=CallStatus.REQUESTED, decision=wanted)
+    async def _wait(self, row: CallRow, wanted: JsonObject) -> bool:
+        """Leave the sealed request beside its row, for whoever decides.
+
+        Returns:
+            False when somebody decided meanwhile: what they recorded has to be judged first.
+        """
+        if row.status is CallStatus.REQUESTED and row.decision == wanted:
+            return True
+        changed, now = await self.store.close_question(
+            Close(
+                key=row.key,
+                status=CallStatus.REQUESTED,
+                decision=wanted,
+                compare=True,
+                before=row.decision,
             )
+        )
+        return changed or now is None or now.decision == row.decision
 
     def turn(self) -> AbstractAsyncContextManager[None]:
         """Order nothing: whichever call comes first is asked about first."""

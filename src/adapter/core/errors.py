@@ -23,7 +23,8 @@ that is safe to show: never a secret, never an expected value.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 __all__ = [
     "AdapterError",
@@ -158,9 +159,22 @@ class InvalidAnswer(AdapterError):
 
 
 class ApprovalPending(AdapterError):
-    """A deferred port holds the request and has no decision yet."""
+    """A deferred port holds the request and has no decision yet.
+
+    Attributes:
+        key: The call's key in the journal.
+        value: The request under the server's seal, as a reviewer signs it.
+    """
 
     code = "pending"
+
+    def __init__(
+        self, message: str, *, key: str = "", value: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep the message, and what is asked."""
+        super().__init__(message)
+        self.key = key
+        self.value = value
 
 
 class ApprovalAlreadyDecided(AdapterError):

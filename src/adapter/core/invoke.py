@@ -37,11 +37,15 @@ class Fence:
         self._open = True
         self.consumed = False
         self.ambiguous = False
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self.returned = False
 
     def renew(self) -> None:
         """Let one more attempt through; only the executor's own retries may say so."""
         self._open = True
-        self.ambiguous = False
+        self.ambiguous = self.returned = False
+        self.error = self.result = None
 
     def consume(self, arguments: JsonObject) -> None:
         """Pass, or refuse.
@@ -63,10 +67,15 @@ class Fence:
 
     def saw(self, error: BaseException) -> None:
         """Note how the tool itself failed, before middleware turns the error into something."""
+        self.error = error
         # After these nobody knows whether the other side did its part.
         self.ambiguous = isinstance(error, TimeoutError | ConnectionError) or (
             "timeout" in type(error).__name__.lower()
         )
+
+    def returns(self, result: Any) -> None:
+        """Note the tool's own result, before middleware turns it into something."""
+        self.result, self.returned = result, True
 
 
 class Invocation(Protocol):

@@ -31,7 +31,18 @@ from adapter.core.errors import (
 from adapter.core.keys import Key
 from adapter.core.sealing import Sealer
 from adapter.core.spec import ToolSpec
-from adapter.core.store import CallRow, Charge, Claim, Claimed, Close, Event, NewCall, Settle, Store
+from adapter.core.store import (
+    CallRow,
+    Charge,
+    Claim,
+    Claimed,
+    Close,
+    Event,
+    NewCall,
+    Resolve,
+    Settle,
+    Store,
+)
 from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue, ToolCall
 
 __all__ = [
@@ -76,7 +87,13 @@ class Identity:
     idempotency_key: str
 
 
-def identify(call: ToolCall, ctx: CallContext, secret: Key | None = None) -> Identity:
+def identify(
+    call: ToolCall,
+    ctx: CallContext,
+    secret: Key | None = None,
+    *,
+    once: JsonObject | None = None,
+) -> Identity:
     """Return the names of a call.
 
     Args:
@@ -84,11 +101,18 @@ def identify(call: ToolCall, ctx: CallContext, secret: Key | None = None) -> Ide
         ctx: Where it stands.
         secret: Key for the digest where arguments are masked, so that nobody can guess a masked
             value from it.
+        once: Canonical arguments of a tool that runs once in a run: all calls with them have one
+            key there. A run is the user's turn, however often it is resumed; where there are no
+            turns, the thread.
     """
     arguments = arguments_digest(call.arguments, secret)
     place = ctx.place
-    facts = [place.thread_id, place.checkpoint_ns, place.task_id, call.id, call.name, arguments]
-    key = digest("call-key/v1", facts)
+    if once is None:
+        facts = [place.thread_id, place.checkpoint_ns, place.task_id, call.id, call.name, arguments]
+        key = digest("call-key/v1", facts)
+    else:
+        same = arguments_digest(once, secret)
+        key = digest("once-key/v1", [place.thread_id, place.turn_id, call.name, same])
     return Identity(
         key=key,
         arguments_digest=arguments,
@@ -245,6 +269,44 @@ class Journal:
                 outcome=self.sealed(subject, ctx, outcome),
                 events=tuple(events),
                 **fields,
+            )
+        )
+
+    def ran_out(self, ctx: CallContext, subject: Subject, row: CallRow) -> Event:
+        """Return the event of a claim whose lease ran out: one, whoever comes upon it."""
+        return self.audit.event(
+            "in_doubt",
+            ctx,
+            subject,
+            part=str(row.fence),
+            once=True,
+            reason="the lease ran out",
+            owner=row.owner,
+        )
+
+    async def overtake(self, ctx: CallContext, row: CallRow) -> None:
+        """End a question that the conversation went past: nobody can answer it any more."""
+        subject = Subject(
+            tool=row.tool,
+            call_id=row.tool_call_id,
+            key=row.key,
+            arguments_digest=row.arguments_digest,
+        )
+        event = self.audit.event(
+            "void", ctx, subject, once=True, reason="overtaken by a later message"
+        )
+        await self.close(ctx, subject, CallStatus.VOID, None, events=[event])
+
+    async def doubt(
+        self, ctx: CallContext, subject: Subject, row: CallRow
+    ) -> tuple[bool, CallRow | None]:
+        """Note that a claim's lease ran out; returns whether that was news, and the row."""
+        return await self.store.resolve(
+            Resolve(
+                key=row.key,
+                fence=row.fence,
+                status=CallStatus.IN_DOUBT,
+                events=(self.ran_out(ctx, subject, row),),
             )
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from adapter.core.audit import Subject
 from adapter.core.canonical import canonical_bytes
@@ -17,19 +17,22 @@ from adapter.core.errors import (
     ApprovalAlreadyDecided,
     ApprovalExpired,
     CallInProgress,
-    InvalidAnswer,
-    ToolError,
     ToolUsageError,
 )
 from adapter.core.journal import EXPIRED, Journal, error_outcome
 from adapter.core.keys import KeyRing
+from adapter.core.resolutions import (
+    Resolution,
+    Verdict,
+    check_people,
+    check_verdict,
+    sign_statement,
+)
 from adapter.core.signing import to_iso
 from adapter.core.store import CallRow, Resolve
-from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue, Place
+from adapter.core.types import CallContext, CallStatus, JsonObject, Place
 
 __all__ = ["Operator", "Resolution", "Verdict", "sign_statement"]
-
-Verdict = Literal["succeeded", "failed", "retry"]
 
 RESOLUTION_TYPE = "agent_adapter.resolution"
 PAGE = 100
@@ -42,52 +45,6 @@ _STATUS: Mapping[Verdict, CallStatus] = {
     "failed": CallStatus.FAILED,
     "retry": CallStatus.APPROVED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
-    """What a person says became of one call.
-
-    Attributes:
-        verdict: It had its effect, it had not, or it may run again.
-        by: Who says so.
-        outcome: What the journal keeps and the thread gets: ``{"result": …}`` for a call that
-            succeeded, the recorded error for one that failed, None for a retry.
-        reason: Why, for the audit.
-    """
-
-    verdict: Verdict
-    by: str
-    outcome: JsonValue = None
-    reason: str | None = None
-
-    @classmethod
-    def failed(cls, why: str, *, by: str) -> Resolution:
-        """Return the resolution of a call that had no effect; the model reads why."""
-        outcome = error_outcome(ToolError(why))
-        return cls(verdict="failed", by=by, outcome=outcome, reason=why)
-
-
-def sign_statement(keys: KeyRing, statement: JsonObject) -> JsonObject:
-    """Sign what a person says about a call, with their decision key.
-
-    Args:
-        keys: The reviewer's ring, or the server's where decisions have a shared key.
-        statement: As ``Operator.statement`` returns it.
-
-    Returns:
-        ``{"kid", "alg", "mac"}``.
-
-    Raises:
-        InvalidAnswer: The key may not sign in this person's name.
-    """
-    if not keys.speaks_for(keys.newest("decision").kid, statement["by"]):
-        msg = (
-            f"This key may not sign in the name of {statement['by']}: it is another person's, or "
-            "that person has a key of their own. Sign with theirs (ADAPTER_REVIEWER_KEY)."
-        )
-        raise InvalidAnswer(msg)
-    return dict(keys.sign("decision", canonical_bytes(statement)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,19 +136,19 @@ class Operator:
             The row: settled, or ``approved`` for the next run to claim.
 
         Raises:
-            InvalidAnswer: The call is gated and this is no valid signature over it.
-            ToolUsageError: A retry whose approval has run out.
+            InvalidAnswer: The call is gated and this is no valid signature over it, or of nobody
+                its rule admits.
+            ToolUsageError: A retry whose approval has run out or was several people's, or a raise
+                of a budget that is said not to have happened.
             CallInProgress: A worker runs the call again.
             ApprovalAlreadyDecided: Somebody settled it meanwhile.
         """
         if row.request is not None:
-            self._check(row, resolution, statement, signature)
-        if resolution.verdict == "retry" and self._ran_out(row):
-            msg = (
-                "The approval of this call has run out, so that no run could claim it again. Say "
-                "what became of it with --succeeded or --failed; the model may then ask anew."
-            )
-            raise ToolUsageError(msg)
+            wanted = None
+            if statement is not None:
+                wanted = self.statement(row, resolution) | {"at": statement.get("at")}
+            check_people(self.keys, row, resolution, wanted, statement, signature)
+        check_verdict(row, resolution.verdict, self.journal.audit.clock())
         ctx, subject = _context(row), _subject(row)
         event = self.journal.audit.event(
             "resolved",
@@ -208,6 +165,7 @@ class Operator:
         changed, now = await self.journal.store.resolve(
             Resolve(
                 key=row.key,
+                fence=row.fence,
                 status=_STATUS[resolution.verdict],
                 outcome=self.journal.sealed(subject, ctx, resolution.outcome),
                 events=(event,),
@@ -217,7 +175,7 @@ class Operator:
             msg = "The store has no call of this key any more; nothing was changed."
             raise ToolUsageError(msg)
         if not changed:
-            raise _settled(now)
+            raise _lost(row, now)
         return now
 
     async def expire(self) -> Sequence[CallRow]:
@@ -243,36 +201,26 @@ class Operator:
                 break
         return closed
 
-    def _check(
-        self,
-        row: CallRow,
-        resolution: Resolution,
-        statement: JsonObject | None,
-        signature: Mapping[str, Any] | None,
-    ) -> None:
-        if row.requester is not None and row.requester == resolution.by:
-            msg = (
-                f"{resolution.by} asked for this call and may not say what became of it: another "
-                "reviewer must."
-            )
-            raise InvalidAnswer(msg)
-        if statement is not None and signature is not None:
-            wanted = self.statement(row, resolution) | {"at": statement.get("at")}
-            if (
-                statement == wanted
-                and self.keys.verify("decision", canonical_bytes(statement), signature)
-                and self.keys.speaks_for(signature["kid"], resolution.by)
-            ):
-                return
-        msg = (
-            "This call needed an approval, so what became of it counts only under the signature "
-            "of a reviewer whom the server knows (ADAPTER_REVIEWER_KEY, or the shared key in "
-            "ADAPTER_KEY_FILE). Nothing was changed."
-        )
-        raise InvalidAnswer(msg)
+    async def doubt(self) -> Sequence[CallRow]:
+        """Note every claim whose lease ran out as a call in doubt, with one event each.
 
-    def _ran_out(self, row: CallRow) -> bool:
-        return row.expires_at is not None and row.expires_at <= self.journal.audit.clock()
+        A late outcome of its worker still counts, and an idempotent tool is still taken over.
+
+        Returns:
+            The calls that were not known to be in doubt.
+        """
+        noted: list[CallRow] = []
+        limit = PAGE
+        while True:
+            rows = await self.journal.store.unsettled(limit)
+            for row in rows:
+                if row.status is CallStatus.CLAIMED:
+                    changed, now = await self.journal.doubt(_context(row), _subject(row), row)
+                    if changed and now is not None:
+                        noted.append(now)
+            if len(rows) < limit:
+                return noted
+            limit *= 2
 
 
 def _settled(row: CallRow) -> ApprovalAlreadyDecided | CallInProgress:
@@ -283,6 +231,20 @@ def _settled(row: CallRow) -> ApprovalAlreadyDecided | CallInProgress:
         )
     return ApprovalAlreadyDecided(
         f"This call is not in doubt: it is {row.status}. Nothing was changed."
+    )
+
+
+def _lost(row: CallRow, now: CallRow) -> ApprovalAlreadyDecided | CallInProgress:
+    """Say who was quicker: somebody's resolution, or a run that claimed the call again."""
+    if now.status not in (CallStatus.CLAIMED, CallStatus.IN_DOUBT):
+        return ApprovalAlreadyDecided(
+            f"Somebody was quicker: this call is {now.status} by now. Nothing was changed."
+        )
+    if now.fence == row.fence:
+        return _settled(now)
+    return ApprovalAlreadyDecided(
+        f"This call was started again since you looked (claim {now.fence}, not {row.fence}), and "
+        "what became of the new claim is another matter. Nothing was changed: look again."
     )
 
 

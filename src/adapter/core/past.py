@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 from adapter.core.answers import completed
 from adapter.core.approvals import ApprovalPort
 from adapter.core.budgets import exceeded
-from adapter.core.errors import AdapterError, ApprovalExpired, StoreUnavailable
+from adapter.core.errors import AdapterError, ApprovalExpired, PolicyDenied, StoreUnavailable
 from adapter.core.journal import EXPIRED, Journal, error_outcome, raise_recorded, unusable
+from adapter.core.once import Once, another
 from adapter.core.store import CallRow
 from adapter.core.types import CallStatus, JsonObject, JsonValue
 from adapter.core.work import Work
@@ -40,11 +41,13 @@ class Past:
     Attributes:
         port: How people are asked, if anybody is.
         clock: Milliseconds since the epoch.
+        once: Waits for other calls that have the same row.
     """
 
     journal: Journal
     port: ApprovalPort | None
     clock: Callable[[], int]
+    once: Once
 
     async def spent(self, work: Work, scope: str) -> NoReturn:
         """Close a call whose counter has nothing left.
@@ -62,6 +65,7 @@ class Past:
         if row is None:
             msg = "The journal lost the row of this call; nothing ran."
             raise StoreUnavailable(msg)
+        row = await self._noted(work, await self.once.latest(work, row))
         outcome = self.journal.outcome(row)
         # An answer to an expired question was never used: it comes too late, that is all.
         expired = row.status is CallStatus.EXPIRED
@@ -69,13 +73,16 @@ class Past:
             if self.port is not None:
                 self.port.revisit(row)
             await self.journal.record(
-                "replayed", work.ctx, work.subject, part=work.ctx.run_token, once=True
+                "replayed", work.ctx, work.subject, part=_reader(work), once=True
             )
             if row.status is CallStatus.EXPIRED:
                 raise ApprovalExpired(EXPIRED)
             raise_recorded(outcome)
             return work.invocation.replay(outcome["result"])
-        error = unusable(row, self.clock())
+        if another(work, row) and row.status is CallStatus.VOID:
+            error: AdapterError = PolicyDenied(_OVERTAKEN)
+        else:
+            error = unusable(row, self._judged(work, row))
         await self.journal.record(
             "refused",
             work.ctx,
@@ -87,10 +94,33 @@ class Past:
         )
         raise error
 
+    def _judged(self, work: Work, row: CallRow) -> int:
+        """Return the time by which a row is judged.
+
+        A claim that ran out since ours was refused is as good as running still where another run
+        may take it over: nothing about it is in doubt.
+        """
+        if row.status is CallStatus.CLAIMED and self.takeover(work, row):
+            return (row.lease_until or 0) - 1
+        return self.clock()
+
+    async def _noted(self, work: Work, row: CallRow) -> CallRow:
+        """Return the row; a claim whose lease ran out is in doubt from now on, with one event."""
+        if self.takeover(work, row):
+            return row
+        if row.status is CallStatus.CLAIMED and (row.lease_until or 0) <= self.clock():
+            _, now = await self.journal.doubt(work.ctx, work.subject, row)
+            return now or row
+        if row.status is CallStatus.IN_DOUBT and row.lease_until is not None:
+            await self.journal.store.append([self.journal.ran_out(work.ctx, work.subject, row)])
+        return row
+
     def again(self, work: Work, row: CallRow) -> bool:
         """Tell whether this run, and not the one that claimed, answers the row's question by id."""
         port = self.port
-        return port is not None and port.answers_now(row) and row.run_id != work.ctx.run_token
+        if port is None or another(work, row):
+            return False
+        return port.answers_now(row) and row.run_id != work.ctx.run_token
 
     def retried(self, row: CallRow) -> bool:
         """Tell whether a person let a call that was claimed before run again.
@@ -108,9 +138,10 @@ class Past:
     def takeover(self, work: Work, row: CallRow) -> bool:
         """Tell whether a claim that ran out may be taken over: its effect can be repeated."""
         return (
-            row.status is CallStatus.CLAIMED
+            row.status in (CallStatus.CLAIMED, CallStatus.IN_DOUBT)
             and work.spec.effects.repeatable
-            and (row.lease_until or 0) <= self.clock()
+            and row.lease_until is not None
+            and row.lease_until <= self.clock()
         )
 
     async def refused(self, work: Work, error: AdapterError) -> None:
@@ -126,6 +157,18 @@ class Past:
             reason=error.message,
             arguments=work.arguments,
         )
+
+
+def _reader(work: Work) -> str:
+    """Name who was given a recorded outcome: the run, and the call where several share it."""
+    own = f":{work.call.id}" if work.spec.once_per_run else ""
+    return work.ctx.run_token + own
+
+
+_OVERTAKEN = (
+    "Not executed: the same call was proposed before in this run, and nobody answered before the "
+    "conversation went on. Do not retry unless the user asks again."
+)
 
 
 def executed_before(

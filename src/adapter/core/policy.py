@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from adapter.core.errors import ConfigurationError, PolicyDenied
 from adapter.core.masking import ResultMask
+from adapter.core.policycheck import check_names, check_patterns, read_rules
 from adapter.core.rates import Rate
 from adapter.core.rules import combined
-from adapter.core.spec import ApprovalRule, Condition, Registry, ToolSpec
+from adapter.core.spec import ApprovalRule, Registry, ToolSpec
 from adapter.core.store import Charge
 from adapter.core.types import Effects, JsonObject
 
 __all__ = ["Approver", "Decision", "Escalation", "Ghost", "Policy", "decide"]
 
 Ghost = Literal["refuse", "strip"]
-
-_WILD = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,8 +103,10 @@ class Policy:
             msg = "Policy.approver must be callable with an Escalation and return True or False."
             raise ConfigurationError(msg)
         for where in _TABLES:
-            _check_patterns(where, getattr(self, where))
-        made = [(key, rule) for key, said in self.escalate.items() for rule in _rules(key, said)]
+            check_patterns(where, getattr(self, where))
+        made = [
+            (key, rule) for key, said in self.escalate.items() for rule in read_rules(key, said)
+        ]
         object.__setattr__(self, "_rules", tuple(made))
         masks = [(key, ResultMask.of(names)) for key, names in self.results.items()]
         object.__setattr__(self, "_masks", tuple(masks))
@@ -204,26 +204,8 @@ class Policy:
         Raises:
             ConfigurationError: Names the key and the nearest tool, or the argument.
         """
-        names = registry.names
-        known = set(names)
-        for key, rule in self._rules:
-            if key in known:
-                _check_condition(key, rule, registry.schemas[key].json_schema)
-        plain = {_plain(name): name for name in names}
-        for where in _TABLES:
-            for key in getattr(self, where) or ():
-                if _WILD & set(key) or key in known:
-                    continue
-                near = plain.get(_plain(key))
-                if near is None and not closed:
-                    continue
-                near = near or next(iter(get_close_matches(key, names, n=1)), None)
-                hint = f" Did you mean {near!r}?" if near else ""
-                msg = (
-                    f"Policy.{where} names {key!r}, and there is no such tool (names are exact, "
-                    f"also in case).{hint} Tools are: {', '.join(sorted(known)) or 'none'}."
-                )
-                raise ConfigurationError(msg)
+        tables = {where: getattr(self, where) or () for where in _TABLES}
+        check_names(tables, self._rules, registry, closed=closed)
 
 
 _TABLES = ("deny", "allow", "escalate", "rates", "results", "effects")
@@ -289,39 +271,3 @@ def decide(
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
-
-
-def _check_patterns(where: str, said: Any) -> None:
-    if where not in ("allow", "deny") and not isinstance(said, Mapping):
-        msg = f"Policy.{where} maps tool names or patterns to their rules; got {said!r}."
-        raise ConfigurationError(msg)
-    for key in said or ():
-        if not isinstance(key, str) or not key:
-            msg = f"Policy.{where} has {key!r} where a tool's name or a pattern belongs."
-            raise ConfigurationError(msg)
-
-
-def _check_condition(key: str, rule: ApprovalRule, schema: JsonObject) -> None:
-    properties = schema.get("properties", {})
-    if isinstance(rule.when, Condition) and rule.when.argument not in properties:
-        msg = (
-            f"Policy.escalate[{key!r}] has a condition on the argument {rule.when.argument!r}; the "
-            f"tool has: {', '.join(sorted(properties)) or 'none'}."
-        )
-        raise ConfigurationError(msg)
-
-
-def _rules(key: str, said: str | ApprovalRule | Sequence[ApprovalRule]) -> list[ApprovalRule]:
-    if isinstance(said, str):
-        return [ApprovalRule(name=f"escalate {key}", reason=said)]
-    rules = [said] if isinstance(said, ApprovalRule) else list(said)
-    if not rules or not all(isinstance(rule, ApprovalRule) for rule in rules):
-        msg = (
-            f"Policy.escalate[{key!r}] must be a reason, an ApprovalRule or several, not {said!r}."
-        )
-        raise ConfigurationError(msg)
-    return rules

@@ -50,6 +50,7 @@ class QuestionBuilder:
             "run_id": work.ctx.run_id,
             "request_digest": self._digest(work),
             "allowed": list(rule.allowed),
+            "roles": list(rule.roles),
             "schema": self.registry.schemas[work.spec.name].json_schema,
         }
 
@@ -64,14 +65,13 @@ class QuestionBuilder:
         self, work: Work, rule: ApprovalRule, row: CallRow, audience: str, people: People
     ) -> Question:
         """Return the question of a row: its binding, its wording, and the judge of its answers."""
-        place = work.ctx.place
         policy_digest, schema_digest = self.registry.digests(work.spec.name)
         binding = Binding(
             audience=audience,
-            thread_id=place.thread_id,
-            checkpoint_ns=place.checkpoint_ns,
-            task_id=place.task_id,
-            tool_call_id=work.call.id,
+            thread_id=row.thread_id,
+            checkpoint_ns=row.checkpoint_ns,
+            task_id=row.task_id,
+            tool_call_id=row.tool_call_id,
             tool=work.spec.name,
             kind=row.kind,
             arguments_digest=self._digest(work),

@@ -7,6 +7,7 @@ after the claim loses nothing: the raise is the claim.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
@@ -106,6 +107,21 @@ class Raises:
             if not await self._decided(ctx, call):
                 return _scope(call)
         return None
+
+    async def overtaken(self, ctx: CallContext, turns: Collection[str | None]) -> None:
+        """Close the questions of earlier turns of this branch: a later message overtook them.
+
+        Args:
+            ctx: Where, in the newest turn.
+            turns: Every turn of this branch. A question of no turn in it is another branch's, and
+                stays open.
+        """
+        earlier = {*turns} - {ctx.place.turn_id}
+        if not earlier:
+            return
+        for row in await self._journal.store.requested(ctx.thread_id):
+            if row.kind == self.asker.words.kind and row.turn_id in earlier:
+                await self._journal.overtake(ctx, row)
 
     async def ask(self, ctx: CallContext, scope: str) -> bool:
         """Ask for a raise of a spent budget, or leave by the port's way of pausing.

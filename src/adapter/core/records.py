@@ -1,4 +1,4 @@
-"""The frozen records that cross the store interface: calls, claims, counters, events.
+"""The frozen records that cross the store interface: calls, questions, claims and their ends.
 
 Values only; no SQL and no work.
 """
@@ -9,130 +9,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from adapter.core.counters import Charge
+from adapter.core.links import Event, StoredEvent, ThreadHead
 from adapter.core.types import CallStatus, JsonObject, JsonValue
 
 __all__ = [
-    "Anchor",
     "CallRow",
-    "Charge",
     "Claim",
     "Claimed",
     "Close",
-    "Event",
     "NewCall",
     "Opened",
     "Resolve",
     "Settle",
-    "StoredEvent",
-    "ThreadHead",
     "Turn",
     "Vote",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One audit event before it has its place in the chain.
-
-    Attributes:
-        id: Unique within the thread; the same over re-runs of a node.
-        thread_id: The chain it belongs to.
-        run_id: The run that caused it.
-        turn_id: The turn it belongs to, for display.
-        kind: ``proposed``, ``refused``, ``requested``, ``decided``, ``started``, …
-        body: Canonical JSON of the event, masked already.
-        once: Skip it silently when the thread has an event of this id.
-    """
-
-    id: str
-    thread_id: str
-    run_id: str
-    turn_id: str
-    kind: str
-    body: bytes
-    once: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent:
-    """One link of a thread's chain as it is stored.
-
-    Attributes:
-        line: Canonical bytes that were hashed:
-            ``{"body":…,"prev":"<hash>","run_seq":n,"seq":n}``.
-        hash: SHA-256 of the domain tag ``audit/v1`` and the line, hexadecimal.
-    """
-
-    thread_id: str
-    seq: int
-    event_id: str
-    kind: str
-    line: bytes
-    hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadHead:
-    """The newest link of a thread's chain.
-
-    Attributes:
-        kid: Key of the signature; None where the store signs no heads.
-        signature: JSON text of its ``alg`` and ``mac``, over ``adapter.core.chain.head_message``.
-        count: Links the thread ever had, those pruned since included; None when not known.
-    """
-
-    thread_id: str
-    seq: int
-    hash: str
-    kid: str | None = None
-    signature: str | None = None
-    count: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anchor:
-    """Where a pruned chain begins: the last link that was removed.
-
-    Attributes:
-        seq: Its number; all up to it are removed.
-        hash: What the first link that is left names as its predecessor.
-        removed: Links that the newest pruning removed.
-        at: When, milliseconds since the epoch.
-        by: Who had it done.
-        kid: Key of the signature over ``adapter.core.chain.anchor_message``.
-        signature: JSON text of its ``alg`` and ``mac``.
-    """
-
-    thread_id: str
-    seq: int
-    hash: str
-    removed: int
-    at: int
-    by: str
-    kid: str | None = None
-    signature: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
-    """An amount to add to one counter, if its limit allows.
-
-    Attributes:
-        scope: Name of the counter, e.g. ``turn:<thread>:<turn>:tool_calls``.
-        amount: What to add.
-        limit: Highest value the counter may reach; None counts without a limit.
-        window: Seconds of a sliding window: what was added longer ago does not count. Needs a
-            limit and a mark.
-        mark: Names what is charged to a window: charged again, it costs nothing.
-        raisable: The limit is higher by what the counter ``raise:<scope>`` says.
-    """
-
-    scope: str
-    amount: int = 1
-    limit: int | None = None
-    window: float | None = None
-    mark: str = ""
-    raisable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +196,10 @@ class Close:
     A deferred port also keeps a question's decision with it: ``approved``, or still ``requested``.
 
     Only rows that are ``requested`` or ``approved`` change.
+
+    Attributes:
+        compare: Also require that the row's decision still is ``before``: who read it and adds to
+            it loses nothing that came between.
     """
 
     key: str
@@ -314,6 +210,8 @@ class Close:
     interrupt_id: str | None = None
     outcome: JsonValue = None
     events: tuple[Event, ...] = ()
+    compare: bool = False
+    before: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,13 +234,16 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """What a person says became of a call that is in doubt.
+    """What a person says became of a call that is in doubt, or that its lease ran out.
 
     Attributes:
-        status: ``succeeded``, ``failed``, or ``approved`` to let it run again.
+        fence: The claim it is about; a row that was claimed again, or resolved, stays as it is.
+        status: ``succeeded``, ``failed``, or ``approved`` to let it run again; ``in_doubt`` only
+            notes that the lease ran out, and keeps the fence: a late outcome still counts.
     """
 
     key: str
+    fence: int
     status: CallStatus
     outcome: JsonValue = None
     events: tuple[Event, ...] = ()

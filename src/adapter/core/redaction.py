@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["MASK", "mask_arguments", "mask_text", "mask_value", "without_masked"]
@@ -44,13 +45,20 @@ def mask_text(text: str) -> str:
     return text
 
 
+@lru_cache(1024)
+def _secret(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
 def mask_value(value: Any) -> Any:
     """Return a copy of a JSON value with secret-looking names and texts masked."""
     if isinstance(value, str):
         return mask_text(value)
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, Mapping):
         return {
-            key: MASK if _SECRET_NAME.search(str(key)) and item is not None else mask_value(item)
+            key: MASK if item is not None and _secret(str(key)) else mask_value(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
@@ -65,11 +73,11 @@ def mask_arguments(arguments: Mapping[str, Any], masks: Iterable[str]) -> dict[s
         arguments: The real arguments.
         masks: Names of top-level arguments to hide whole.
     """
-    hidden = frozenset(masks)
-    return {
-        name: MASK if name in hidden else value
-        for name, value in mask_value(dict(arguments)).items()
-    }
+    shown: dict[str, Any] = mask_value(arguments)
+    for name in masks:
+        if name in shown:
+            shown[name] = MASK
+    return shown
 
 
 def without_masked(arguments: Mapping[str, Any], masks: Iterable[str]) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,16 +22,17 @@ from adapter.core.errors import (
     PolicyDenied,
     ToolUsageError,
 )
-from adapter.core.journal import Journal
+from adapter.core.journal import Journal, error_outcome
 from adapter.core.past import Past
-from adapter.core.policy import Escalation, Policy
+from adapter.core.policy import Decision, Escalation, Policy, decide
 from adapter.core.redaction import mask_arguments
-from adapter.core.spec import ApprovalRule, Registry
+from adapter.core.spec import ApprovalRule, Registry, ToolSpec
 from adapter.core.store import Charge, Store
+from adapter.core.types import CallStatus
 from adapter.core.validation import ghosts
 from adapter.core.work import Work
 
-__all__ = ["MISSING", "Ruling", "check_ledger"]
+__all__ = ["MISSING", "Ruling", "check_ledger", "warn_of_memory"]
 
 MISSING: Any = object()
 """Nothing is cached; None may be a result."""
@@ -61,6 +63,28 @@ def check_ledger(policy: Policy | None, store: Store | None, *, asks: bool) -> N
         raise ConfigurationError(msg)
 
 
+def warn_of_memory(
+    store: Store, policy: Policy | None, budgets: Budgets, specs: Iterable[ToolSpec]
+) -> None:
+    """Warn that rates over a store in memory are those of one process.
+
+    Args:
+        store: Where windows are kept.
+        policy: Its rates.
+        budgets: Their rates.
+        specs: Those of single tools.
+    """
+    rates = [budgets.tool_rate, budgets.model_rate, *(spec.limits.rate for spec in specs)]
+    if getattr(store, "durable", True) or not (any(rates) or (policy and policy.rates)):
+        return
+    warnings.warn(
+        "Rate limits over a store in memory count in this process only: with several workers the "
+        "real limit is a multiple of what was set. Give store=open_store('sqlite:///adapter.db') "
+        "(adapter.stores), or a PostgreSQL URI for several machines.",
+        stacklevel=3,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
     """One executor's policy.
@@ -78,6 +102,18 @@ class Ruling:
     past: Past
     strip: bool
     cache: ResultCache | None
+
+    async def decided(self, work: Work) -> Decision:
+        """Return what the policy says of a call: it may run, or a person decides.
+
+        Raises:
+            PolicyDenied: It may not.
+        """
+        gate = decide(work.spec, work.arguments, self.policy, work.ctx.context)
+        if gate.lowered and await self.journal.store.get(work.identity.key) is not None:
+            # Asked under a lower limit: a run that sets none does not take the question back.
+            gate = decide(work.spec, work.arguments, self.policy)
+        return gate
 
     def charges(self, work: Work) -> tuple[Charge, ...]:
         """Return everything a call that starts is counted in."""
@@ -132,16 +168,22 @@ class Ruling:
             )
             self.journal.store.post([event])
             if said is not True:
-                await self._refuse(
-                    work,
-                    ApprovalDenied(
-                        "Not executed: the policy's approver refused this call; do not retry it."
-                    ),
+                error = ApprovalDenied(
+                    "Not executed: the policy's approver refused this call; do not retry it."
                 )
+                if work.spec.once_per_run:
+                    await self._remember(work, error)
+                await self._refuse(work, error)
 
     async def _refuse(self, work: Work, error: ModelVisibleError) -> None:
         await self.past.refused(work, error)
         raise error
+
+    async def _remember(self, work: Work, error: ModelVisibleError) -> None:
+        """Keep a refusal for the same calls of this run, so that nobody is asked again."""
+        await self.journal.store.open(self.journal.new_call(work.call, work.ctx, work.identity))
+        outcome = error_outcome(error)
+        await self.journal.close(work.ctx, work.subject, CallStatus.DENIED, outcome)
 
     def cached(self, work: Work) -> Any:
         """Return the host's result from the cache, or MISSING."""

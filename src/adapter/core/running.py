@@ -40,11 +40,15 @@ from adapter.core.store import CallRow, Charge, Claimed
 from adapter.core.types import CallStatus, JsonObject, running_call
 from adapter.core.work import Work
 
-__all__ = ["Runner"]
+__all__ = ["Lease", "Runner"]
 
 _log = logging.getLogger(__name__)
 
 _UNKNOWN = "its outcome is unknown: it may have happened. Do not repeat it; tell the user."
+_LATE_PAUSE = (
+    "Middleware inside the adapter asked a question after the tool had run, and going on from there "
+    "would run the tool again. Put it before the adapter in the list. The call is recorded."
+)
 _SETTLE_ATTEMPTS = 5
 
 
@@ -139,17 +143,33 @@ class Runner:
         # this call, and this call for it.
         task_scope.set(None)
         fence = Fence(arguments)
-        keeper = _Lease(self.journal, work.subject.key, number)
+        keeper = Lease(self.journal, work.subject.key, number)
         try:
             result = await self._attempts(work, arguments, fence, number)
         except Exception as error:
             if work.invocation.is_pause(error):
-                await self._settle(work, number, CallStatus.SUSPENDED, None)
+                await self._paused(work, number, fence)
                 raise
             raise await self._failure(work, number, fence, error) from error
         finally:
             keeper.stop()
         return await self._success(work, number, fence, result)
+
+    async def _paused(self, work: Work, number: int, fence: Fence) -> None:
+        """Suspend a call whose tool, or what stands before it, asks; no tool runs after its end.
+
+        Raises:
+            ToolFailed: The tool had failed, and middleware asked about another try.
+            ToolUsageError: The tool had ended well, and middleware asked behind it.
+        """
+        if not work.spec.effects.repeatable:
+            if fence.returned:
+                await self._success(work, number, fence, fence.result)
+                raise ToolUsageError(_LATE_PAUSE)
+            failed = fence.error
+            if isinstance(failed, Exception) and not work.invocation.is_pause(failed):
+                raise await self._failure(work, number, fence, failed) from failed
+        await self._settle(work, number, CallStatus.SUSPENDED, None)
 
     async def _success(self, work: Work, number: int, fence: Fence, result: Any) -> Any:
         failed = work.invocation.failed(result)
@@ -170,11 +190,10 @@ class Runner:
     async def _failure(
         self, work: Work, number: int, fence: Fence, error: Exception
     ) -> AdapterError:
-        unknown = (
-            fence.consumed
-            and not work.spec.effects.repeatable
-            and (isinstance(error, ToolTimeout) or fence.ambiguous)
-        )
+        late = isinstance(error, ToolTimeout)
+        doubtful = not work.spec.effects.repeatable and (late or fence.ambiguous)
+        still_running = late and not work.invocation.cancellable
+        unknown = fence.consumed and (doubtful or still_running)
         shown = self._shown(work, error, unknown=unknown)
         status = CallStatus.IN_DOUBT if unknown else CallStatus.FAILED
         await self._settle(work, number, status, error_outcome(shown), error=shown.kind)
@@ -219,6 +238,8 @@ class Runner:
         result: Any = None
 
         def worth(error: BaseException) -> bool:
+            if isinstance(error, ToolTimeout) and not work.invocation.cancellable:
+                return False  # its thread still runs, and would get company
             return (
                 isinstance(error, Exception)
                 and not isinstance(error, ModelVisibleError | ToolUsageError)
@@ -296,7 +317,7 @@ def _wait(retry: Retry) -> wait_base:
     return wait + wait_random(0, retry.initial_interval) if retry.jitter else wait
 
 
-class _Lease:
+class Lease:
     """Renews a claim while its tool runs, costing nothing for a quick one."""
 
     def __init__(self, journal: Journal, key: str, fence: int) -> None:

@@ -9,23 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from adapter.core.counters import Charge
+from adapter.core.links import Anchor, Event, StoredEvent, ThreadHead
 from adapter.core.records import (
-    Anchor,
     CallRow,
-    Charge,
     Claim,
     Claimed,
     Close,
-    Event,
     NewCall,
     Opened,
     Resolve,
     Settle,
-    StoredEvent,
-    ThreadHead,
     Turn,
     Vote,
 )
+from adapter.core.types import JsonObject
 
 __all__ = [
     "Anchor",
@@ -60,6 +58,29 @@ class Store(Protocol):
 
     async def of_message(self, thread_id: str, message_id: str) -> Sequence[CallRow]:
         """Return the rows of one AI message's calls, in all tasks, oldest first."""
+        ...
+
+    async def export_rows(
+        self, thread_id: str, checkpoint_ns: Sequence[str] | None = None
+    ) -> list[JsonObject]:
+        """Return the rows of a thread's tasks as JSON, outcomes as they are stored, with votes.
+
+        For a store that ends with its process: the rows travel with a sealed checkpoint.
+
+        Args:
+            thread_id: The thread.
+            checkpoint_ns: Namespaces of the tasks; None for all of the thread.
+        """
+        ...
+
+    async def adopt_rows(self, rows: Sequence[JsonObject]) -> int:
+        """Take in exported rows that are unknown here, or got further there; return how many.
+
+        Only what was sealed by this adapter may be given: nothing is verified here.
+
+        Raises:
+            ToolUsageError: Another version exported them.
+        """
         ...
 
     async def requested(self, thread_id: str | None = None, limit: int = 100) -> Sequence[CallRow]:
@@ -138,12 +159,13 @@ class Store(Protocol):
     async def resolve(self, resolve: Resolve) -> tuple[bool, CallRow | None]:
         """Settle a row that is in doubt (or claimed and run out); returns whether it changed.
 
-        ``approved`` lets the call run again under its old decision: the next claim takes it.
+        Only the claim that the resolution names is settled. ``approved`` lets the call run again
+        under its old decision: the next claim takes it.
         """
         ...
 
     async def overdue(self, limit: int = 100) -> Sequence[CallRow]:
-        """Return questions past their deadline that nobody closed, oldest first."""
+        """Return questions past their deadline that nobody closed or used, oldest first."""
         ...
 
     async def append(self, events: Sequence[Event]) -> int:

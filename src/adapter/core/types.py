@@ -104,6 +104,7 @@ class Place:
         task_id: The host's id of the task.
         turn_id: Id of the newest human message before the call.
         durable: Whether the host can pause and resume here (it has a checkpointer).
+        turnless: A program's own call, in no user's turn: budgets of a turn do not hold for it.
     """
 
     thread_id: str
@@ -111,6 +112,7 @@ class Place:
     task_id: str = ""
     turn_id: str = ""
     durable: bool = True
+    turnless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

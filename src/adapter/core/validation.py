@@ -7,7 +7,7 @@ refused. Messages name the argument and the fault, never a value or an injected 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,13 +153,20 @@ def ghosts(arguments: JsonObject, schema: JsonObject) -> list[str]:
     return [name for name in arguments if name not in schema.get("properties", {})]
 
 
-def admit(batch: Batch, registry: Registry, *, strip: bool = False) -> Admission:
+def admit(
+    batch: Batch,
+    registry: Registry,
+    *,
+    strip: bool = False,
+    unnamed: Collection[str] = (),
+) -> Admission:
     """Check a whole batch against the registry: a pure function of the batch.
 
     Args:
         batch: The calls of one AI message.
         registry: Every tool there is.
         strip: Leave out top-level arguments a tool does not declare, instead of refusing them.
+        unnamed: Tools that are not offered, so that no message names them.
 
     Returns:
         Canonical arguments for all, or one error for each distinct call id.
@@ -179,7 +186,7 @@ def admit(batch: Batch, registry: Registry, *, strip: bool = False) -> Admission
             )
             continue
         try:
-            good[call.id] = _arguments(call, registry, strip=strip)
+            good[call.id] = _arguments(call, registry, strip=strip, unnamed=unnamed)
         except ModelVisibleError as error:
             bad[call.id] = error
     if not bad:
@@ -189,9 +196,11 @@ def admit(batch: Batch, registry: Registry, *, strip: bool = False) -> Admission
     return Admission(faults=faults, culprits=frozenset(bad))
 
 
-def _arguments(call: ToolCall, registry: Registry, *, strip: bool) -> JsonObject:
+def _arguments(
+    call: ToolCall, registry: Registry, *, strip: bool, unnamed: Collection[str]
+) -> JsonObject:
     if registry.get(call.name) is None:
-        offered = ", ".join(registry.names) or "none"
+        offered = ", ".join(name for name in registry.names if name not in unnamed) or "none"
         msg = f"There is no tool named {_shown(call.name)}. Tools are: {offered}."
         raise UnknownTool(msg)
     if not isinstance(call.arguments, dict):

@@ -229,6 +229,18 @@ class LangGraphApproval:
                     await task.idle.wait()
                 raise
 
+    def pause(self) -> NoReturn:
+        """Pause without a question: another call's question, open beside this one, is its too.
+
+        Raises:
+            GraphInterrupt: Always.
+        """
+        raise GraphInterrupt
+
+    def resuming(self) -> bool:
+        """Tell whether this run brings answers by id, to whichever question."""
+        return bool(resume_map(configurable()))
+
     def enter(self) -> object:
         """Note that a call that asks nobody runs in this task; returns what ``leave`` takes."""
         if running_task() is None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-__all__ = ["run_sync"]
+__all__ = ["in_thread", "run_sync"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 
@@ -35,6 +36,15 @@ class _Background:
 
 
 _background = _Background()
+
+
+def in_thread(work: Callable[[A], T]) -> Callable[[A], Coroutine[Any, Any, T]]:
+    """Return blocking work of the host as a coroutine function that keeps off our loop."""
+
+    async def run(given: A) -> T:
+        return await asyncio.to_thread(work, given)
+
+    return run
 
 
 def run_sync(work: Coroutine[Any, Any, T]) -> T:

@@ -6,11 +6,15 @@ that ran it first. Decides nothing else; the executor does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.types import Command
 
 from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import AdapterError, ToolArgsInvalid
@@ -19,13 +23,31 @@ from adapter.core.types import CallContext, JsonObject, ToolCall
 from adapter.langgraph import history, results
 from adapter.langgraph.admissions import Admissions
 from adapter.langgraph.governed import ToolInvocation
+from adapter.langgraph.host import is_sent, running_task
 from adapter.langgraph.scope import front_end
 from adapter.langgraph.surroundings import surroundings
 
 __all__ = ["CallTurn"]
 
+NO_ID = "Not executed: this tool call has no id. Send it again with one."
+SKIPPED = "Not executed: another tool call in this message has no id. Send this one again."
+
 _HOST_EDITS = "hitl_edited_tool_calls"
 """Where LangChain's own review keeps what its reviewer made of a call."""
+
+
+class _Crowd:
+    """The calls of one task that run."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.leaving: list[asyncio.Future[None]] = []
+
+    def let_go(self) -> None:
+        """Let those that wait leave, the first first: a node shows one pause, and it is that."""
+        for turn in self.leaving:
+            if not turn.done():
+                turn.set_result(None)
 
 
 class CallTurn:
@@ -38,11 +60,22 @@ class CallTurn:
         *,
         messages_key: str = "messages",
         admissions: Admissions | None = None,
+        one_task: bool = False,
     ) -> None:
-        """Take the executor, and the errors that become messages for the model."""
+        """Take the executor, and the errors that become messages for the model.
+
+        Args:
+            executor: What governs the calls.
+            shown: The errors.
+            messages_key: Where the state's messages are.
+            admissions: Those of the model's turn, where there is one.
+            one_task: The calls of a message always share a task, also one that a Send started.
+        """
         self._executor = executor
         self._key = messages_key
         self._shown = shown
+        self._one_task = one_task
+        self._crowds: dict[int, _Crowd] = {}
         self._admissions = admissions or Admissions(executor)
 
     async def run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:
@@ -54,12 +87,39 @@ class CallTurn:
         with front_end():
             return await self._run(request, invocation)
 
+    @asynccontextmanager
+    async def _beside_others(self) -> AsyncIterator[None]:
+        """Leave a task with a pause or an error only when no other call of it runs any more.
+
+        A ToolNode leaves at the first one. The others would go on behind it, and the task's next
+        run would find them in progress. Calls that ask go one at a time after these anyway.
+        """
+        key = id(running_task())
+        crowd = self._crowds.setdefault(key, _Crowd())
+        crowd.running += 1
+        turn: asyncio.Future[None] | None = None
+        try:
+            yield
+        except Exception:
+            turn = asyncio.get_running_loop().create_future()
+            crowd.leaving.append(turn)
+            raise
+        finally:
+            crowd.running -= 1
+            if crowd.running == 0:
+                self._crowds.pop(key, None)
+                crowd.let_go()
+            if turn is not None:
+                await turn
+
     async def _run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:
         messages = history.messages_of(request.state, self._key)
         call_id = request.tool_call["id"] or ""
         name = request.tool_call["name"]
         ctx = surroundings(request.runtime, history.turn_of(messages))
         index, message = history.last_ai(messages)
+        if message is not None and _sick(message, history.answered_ids(messages, index)):
+            return await self._refused_whole(message, index, messages, request, ctx)
         try:
             edits = _edits(request.state)
             if message is None or not _proposed(message, request, edits.get(call_id)):
@@ -102,12 +162,61 @@ class CallTurn:
             message_id=history.name_of(messages, index),
         )
         valid = admission.arguments[call_id] if edited is None else None
-        return await self._executor.run(call, ctx, invocation, arguments=valid)
+        single = len(message.tool_calls) == 1
+        alone = single or is_sent(request.runtime.config)
+        if not alone or (self._one_task and not single):
+            invocation.share_task()
+        if self._one_task or alone or self._executor.confirms(call):
+            return await self._executor.run(call, ctx, invocation, arguments=valid)
+        async with self._beside_others():
+            return await self._executor.run(call, ctx, invocation, arguments=valid)
+
+    async def _refused_whole(
+        self,
+        message: AIMessage,
+        index: int,
+        messages: list[BaseMessage],
+        request: ToolCallRequest,
+        ctx: CallContext,
+    ) -> Command[Any]:
+        """Answer every call of a message that no node could answer call by call.
+
+        Each of its calls gives the same messages, under the same ids, so they are there once.
+        """
+        batch = history.batch_of(message, history.answered_ids(messages, index))
+        mended = history.with_ids(message)
+        if mended is message:
+            faults = self._executor.admit(batch).faults
+        else:
+            nameless = {call.id for call in batch.calls} - {c["id"] for c in message.tool_calls}
+            faults = self._executor.admit(batch).faults or {
+                call.id: ToolArgsInvalid(NO_ID if call.id in nameless else SKIPPED)
+                for call in batch.calls
+            }
+        names = {call.id: call.name for call in batch.calls} | dict(batch.unparsable)
+        where = replace(ctx, metadata={"message_id": message.id or ""})
+        await self._executor.refuse(faults, names, where)
+        answers: list[BaseMessage] = [
+            results.error_message(error, call_id, names[call_id]).model_copy(
+                update={"id": f"{message.id}:{call_id}:refused"}
+            )
+            for call_id, error in faults.items()
+        ]
+        found = [history.checkpointable(mended), *answers]
+        return Command(update=found if isinstance(request.state, list) else {self._key: found})
 
     async def _refuse(self, error: Any, request: ToolCallRequest, ctx: CallContext) -> None:
         call_id = request.tool_call["id"] or ""
         await self._executor.refuse({call_id: error}, {call_id: request.tool_call["name"]}, ctx)
         raise error
+
+
+def _sick(message: AIMessage, answered: set[str]) -> bool:
+    """Tell whether one result for each call would not do: ids that lack or repeat, no JSON."""
+    if not message.id:
+        return False
+    lost = any(bad.get("id") not in answered for bad in message.invalid_tool_calls)
+    return lost or history.with_ids(message) is not message
 
 
 def _edits(state: Any) -> Mapping[str, Any]:

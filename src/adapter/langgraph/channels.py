@@ -14,7 +14,7 @@ from typing_extensions import override
 from adapter.core.errors import ToolUsageError
 from adapter.core.merge import UNSET, Merge, MergeRule
 
-__all__ = ["MergeChannel", "reducer"]
+__all__ = ["MergeChannel", "as_overwrite", "reducer"]
 
 
 class MergeChannel(BaseChannel[Any, Any, Any]):
@@ -69,15 +69,19 @@ class MergeChannel(BaseChannel[Any, Any, Any]):
 
     @override
     def update(self, values: Sequence[Any]) -> bool:
-        """Merge all writes of a superstep; an Overwrite replaces what was, once."""
+        """Merge all writes of a superstep; an Overwrite replaces what was, once.
+
+        Raises:
+            InvalidUpdateError: Two writes of the superstep are an Overwrite.
+        """
         if not values:
             return False
-        replaced = [n for n, value in enumerate(values) if isinstance(value, Overwrite)]
+        replaced = [made for value in values if (made := as_overwrite(value)) is not None]
         if len(replaced) > 1:
             msg = f"{self.key}: more than one Overwrite in a superstep."
             raise InvalidUpdateError(msg)
         if replaced:
-            self.value = values[replaced[0]].value
+            self.value = replaced[0].value
             return True
         self.value = self.rule(self.value, list(values))
         return True
@@ -115,6 +119,25 @@ def reducer(rule: MergeRule | Callable[[Any, Sequence[Any]], Any]) -> type[Merge
         raise ToolUsageError(msg)
     made = rule if isinstance(rule, MergeRule) else Merge.custom(rule)
     return type("MergeChannel", (MergeChannel,), {"rule": made, "__slots__": ()})
+
+
+_OVERWRITE = "__overwrite__"
+
+
+def as_overwrite(write: Any) -> Overwrite | None:
+    """Return a write as an Overwrite if it is one, also in the forms that JSON leaves of it.
+
+    Those are ``{"__overwrite__": value}``, as a client writes it, and the fields of the class, as
+    a client's encoder does; LangGraph's own channels take both.
+    """
+    if isinstance(write, Overwrite):
+        return write
+    if isinstance(write, dict):
+        if len(write) == 1 and _OVERWRITE in write:
+            return Overwrite(write[_OVERWRITE])
+        if write.get("type") == _OVERWRITE and "value" in write:
+            return Overwrite(write["value"])
+    return None
 
 
 _NOTHING_SAVED: Any = LastValue(object).checkpoint()

@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 from langchain_core.tools.base import _is_injected_arg_type
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
@@ -29,6 +30,7 @@ from adapter.core.scope import task_scope
 from adapter.core.spec import Registry
 from adapter.core.types import JsonObject, JsonValue, ToolCall
 from adapter.langgraph import results
+from adapter.langgraph.host import apart
 
 __all__ = ["GovernedTool", "as_tool", "injected_names", "tools_of"]
 
@@ -119,6 +121,7 @@ class _DirectInvocation(FunctionInvocation):
         # Taken now: where the tool begins, the front end's scope ends.
         scope = task_scope.get()
         self._state = {} if scope is None or scope.state is None else scope.state
+        self._beside_others = scope is not None and scope.journaled
 
     @property
     @override
@@ -131,8 +134,9 @@ class _DirectInvocation(FunctionInvocation):
 
     @override
     async def _run(self, arguments: JsonObject) -> Any:
+        config: Any = apart(get_config(), self._call.id) if self._beside_others else None
         if not self._host_fills_in:
-            return await self._tool.ainvoke(arguments)
+            return await self._tool.ainvoke(arguments, config)
         taken = _Taken.model_construct(
             name=self._tool.name,
             description=self._tool.description,
@@ -151,7 +155,8 @@ class _DirectInvocation(FunctionInvocation):
                 "__type": "tool_call_with_context",
                 "tool_call": {**call, "type": "tool_call"},
                 "state": self._state,
-            }
+            },
+            config,
         )
         return taken.found[0]
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.prebuilt.tool_node import ToolCallRequest
-from pydantic import BaseModel, ConfigDict
-from typing_extensions import override
+from pydantic import AliasChoices, BaseModel
 
-from adapter.core.errors import ConfigurationError, ToolUsageError
+from adapter.core.errors import ConfigurationError
 from adapter.core.invoke import Fence
 from adapter.core.jsonarguments import JsonSchema
 from adapter.core.masking import ResultMask
@@ -25,6 +25,15 @@ from adapter.core.types import JsonObject, JsonValue
 from adapter.core.validation import PydanticSchema
 from adapter.langgraph import results
 from adapter.langgraph.direct import GovernedTool, as_tool, injected_names
+from adapter.langgraph.host import apart
+from adapter.langgraph.standins import (
+    Fenced,
+    Placed,
+    Waited,
+    face,
+    is_asynchronous,
+    known_injected,
+)
 
 __all__ = ["ToolInvocation", "registry_of"]
 
@@ -81,11 +90,7 @@ def _schema(tool: BaseTool) -> ArgumentSchema:
     full: Any = tool.args_schema
     if isinstance(shown, dict):
         return JsonSchema(shown, tool=tool.name)
-    renamed = [
-        name
-        for name, field in shown.model_fields.items()
-        if field.alias not in (None, name) or field.validation_alias not in (None, name)
-    ]
+    renamed = sorted(_renamed(full, shown=shown.model_fields))
     if renamed:
         msg = (
             f"Tool {tool.name!r} renames arguments by aliases ({', '.join(renamed)}): what the "
@@ -102,44 +107,24 @@ def _schema(tool: BaseTool) -> ArgumentSchema:
     return PydanticSchema(full if same else shown, json_schema)
 
 
-class _Fenced(BaseTool):
-    """A tool that passes its fence before it runs: once, with the claimed arguments only."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    inner: BaseTool
-    fence: Fence
-    injected: frozenset[str]
-
-    @override
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        self._enter(input)
-        try:
-            return self.inner.invoke(input, config, **kwargs)
-        except BaseException as error:
-            self.fence.saw(error)
-            raise
-
-    @override
-    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        self._enter(input)
-        try:
-            return await self.inner.ainvoke(input, config, **kwargs)
-        except BaseException as error:
-            self.fence.saw(error)
-            raise
-
-    def _enter(self, call: Any) -> None:
-        arguments = call.get("args") if isinstance(call, dict) else None
-        if not isinstance(arguments, dict):
-            msg = "A governed tool is invoked with a tool call only."
-            raise ToolUsageError(msg)
-        self.fence.consume({k: v for k, v in arguments.items() if k not in self.injected})
-
-    @override
-    def _run(self, *_args: Any, **_kwargs: Any) -> Any:
-        msg = "A governed tool is invoked with a tool call only."
-        raise ToolUsageError(msg)
+def _renamed(model: Any, *, shown: Any = None, seen: frozenset[Any] = frozenset()) -> set[str]:
+    """Return the fields, nested ones too, that are not accepted under the name they have."""
+    if not (inspect.isclass(model) and issubclass(model, BaseModel)):
+        return {name for part in get_args(model) for name in _renamed(part, seen=seen)}
+    if model in seen:
+        return set()
+    config: Any = model.model_config
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        lost = shown is not None and name not in shown
+        wanted = field.validation_alias or field.alias
+        choices = wanted.choices if isinstance(wanted, AliasChoices) else [wanted]
+        if wanted is not None and (lost or not (by_name or name in choices)):
+            found.add(name)
+        if not lost:  # else the host fills it in
+            found |= _renamed(field.annotation, seen=seen | {model})
+    return found
 
 
 class ToolInvocation:
@@ -164,6 +149,11 @@ class ToolInvocation:
         self._threaded = threaded
         self._id: str = request.tool_call["id"] or ""
         self._name: str = request.tool_call["name"]
+        self._shared = False
+
+    def share_task(self) -> None:
+        """Say that other calls run in the same task, and not all of them on each run of it."""
+        self._shared = True
 
     @property
     def cancellable(self) -> bool:
@@ -182,16 +172,21 @@ class ToolInvocation:
         # 1 == 1.0 == True for Python, not for a tool: compare what is written, not what is equal.
         if repr(arguments) != repr(request.tool_call["args"]):
             changes["tool_call"] = {**request.tool_call, "args": arguments}
-        if fence is not None and request.tool is not None:
-            changes["tool"] = _Fenced.model_construct(
-                name=request.tool.name,
-                description=request.tool.description,
-                args_schema=request.tool.args_schema,
-                return_direct=request.tool.return_direct,
-                response_format=request.tool.response_format,
-                inner=request.tool,
+        tool = own = request.tool
+        if tool is not None and self._threaded and is_asynchronous(tool):
+            tool = changes["tool"] = Waited.model_construct(**face(tool), inner=tool)
+        if tool is not None and self._shared:
+            tool = changes["tool"] = Placed.model_construct(
+                **face(tool), inner=tool, place=self._id
+            )
+            placed: Any = apart(request.runtime.config, self._id)
+            request = replace(request, runtime=replace(request.runtime, config=placed))
+        if tool is not None and own is not None and fence is not None:
+            changes["tool"] = Fenced.model_construct(
+                **face(tool),
+                inner=tool,
                 fence=fence,
-                injected=_known_injected(request.tool),
+                injected=known_injected(own),
             )
         return self._checked(request.override(**changes) if changes else request)
 
@@ -200,8 +195,8 @@ class ToolInvocation:
             result = await asyncio.to_thread(self._handler, request)
         else:
             result = await self._handler(request)
-        if not results.belongs(result, self._id):
-            msg = "the tool returned a result for another tool call"
+        if not results.fits(result, self._id):
+            msg = "the tool did not return exactly one result, for its own tool call"
             raise ValueError(msg)
         return result
 
@@ -218,8 +213,8 @@ class ToolInvocation:
         return results.to_record(result)
 
     def replay(self, recorded: JsonValue) -> Any:
-        """Return the message or command again."""
-        return results.from_record(recorded)
+        """Return the message or command again; to another call of the run, its message alone."""
+        return results.to_call(results.from_record(recorded), self._id, self._name)
 
     def share(self, recorded: JsonValue) -> Any | None:
         """Return another call's message under this call's id; a Command is its own call's only."""
@@ -232,17 +227,3 @@ class ToolInvocation:
     def responded(self, text: str) -> Any:
         """Return the reviewer's text as the tool's result."""
         return results.text_message(text, self._id, self._name)
-
-
-_REMEMBERED = 512
-_INJECTED: dict[int, tuple[BaseTool, frozenset[str]]] = {}
-
-
-def _known_injected(tool: BaseTool) -> frozenset[str]:
-    """Look each tool's signature up once."""
-    known = _INJECTED.get(id(tool))
-    if known is None or known[0] is not tool:
-        if len(_INJECTED) >= _REMEMBERED:
-            _INJECTED.clear()
-        known = _INJECTED[id(tool)] = (tool, injected_names(tool) | {"runtime"})
-    return known[1]

@@ -9,6 +9,8 @@ from adapter.core.errors import ConfigurationError
 from adapter.core.executor import Executor
 from adapter.core.spec import ToolSpec
 from adapter.core.types import CallContext, ToolCall
+from adapter.flow.definition import Flow
+from adapter.langgraph.compile import FlowGraph, compile_flow
 from adapter.langgraph.governed import registry_of
 from adapter.langgraph.scope import here
 from adapter.langgraph.toolnode import GovernedToolNode, tool_node
@@ -53,7 +55,7 @@ def bind_context(tool_call: ToolCall | dict[str, Any] | None = None) -> CallCont
 
 @dataclass(frozen=True, slots=True)
 class Integration:
-    """What a framework offers: a tool as its own kind of thing, and where a call stands."""
+    """What a framework offers: tools and flows as its own things, and where a call stands."""
 
     name: str
 
@@ -64,6 +66,12 @@ class Integration:
     def bind_context(self, tool_call: ToolCall | dict[str, Any] | None = None) -> CallContext:
         """Return where a call stands, as ``bind_context``."""
         return bind_context(tool_call)
+
+    def compile_flow(
+        self, flow: Flow, *, executor: Executor | None = None, checkpoint_key: bytes | None = None
+    ) -> FlowGraph:
+        """Return a flow as a StateGraph, as ``compile_flow``."""
+        return compile_flow(flow, executor=executor, checkpoint_key=checkpoint_key)
 
 
 INTEGRATION = Integration("langgraph")

@@ -6,7 +6,6 @@ gate and behind its fence, and sees the call only after it was claimed.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal, NotRequired
@@ -32,7 +31,7 @@ from adapter.core.errors import (
 )
 from adapter.core.executor import Executor
 from adapter.langgraph.admissions import Admissions
-from adapter.langgraph.bridge import run_sync
+from adapter.langgraph.bridge import in_thread, run_sync
 from adapter.langgraph.calls import CallTurn
 from adapter.langgraph.governed import ToolInvocation
 from adapter.langgraph.turns import ModelTurn
@@ -97,11 +96,7 @@ class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> Any:
         """Govern one model call of a synchronous run."""
-
-        async def inline(changed: ModelRequest[Any]) -> ModelResponse[Any]:
-            return await asyncio.to_thread(handler, changed)
-
-        return run_sync(self._model.call(request, inline))
+        return run_sync(self._model.call(request, in_thread(handler)))
 
     @override
     def awrap_tool_call(  # type: ignore[override]

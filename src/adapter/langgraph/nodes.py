@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from functools import cache
 from typing import Any, Literal
 
@@ -32,8 +33,8 @@ class GovernedNode(Runnable[Any, Any]):
 
     name: str | None = None
 
-    async def _run(self, given: Any, config: RunnableConfig | None) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    async def _run(self, given: Any, config: RunnableConfig | None) -> Any: ...
 
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_kwargs: Any) -> Any:

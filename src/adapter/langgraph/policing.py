@@ -6,7 +6,6 @@ call as AdapterMiddleware does, over the tools the agent turns out to have.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from typing_extensions import override
 
 from adapter.core.policy import Policy
 from adapter.langgraph.admissions import Admissions
-from adapter.langgraph.bridge import run_sync
+from adapter.langgraph.bridge import in_thread, run_sync
 from adapter.langgraph.governed import ToolInvocation
 from adapter.langgraph.middleware import AdapterState
 from adapter.langgraph.turns import ModelTurn
@@ -59,12 +58,8 @@ class PolicyMiddleware(AgentMiddleware[AdapterState, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> Any:
         """Govern one model call of a synchronous run."""
-
-        async def inline(changed: ModelRequest[Any]) -> ModelResponse[Any]:
-            return await asyncio.to_thread(handler, changed)
-
         turn, offered = self._turn(request)
-        return run_sync(turn.call(offered, inline))
+        return run_sync(turn.call(offered, in_thread(handler)))
 
     @override
     async def awrap_tool_call(

@@ -6,6 +6,7 @@ the same, is refused before it enters the graph's state.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -22,13 +23,16 @@ from adapter.core.masking import ResultMask
 __all__ = [
     "belongs",
     "error_message",
+    "fits",
     "for_call",
     "from_record",
     "is_error",
     "masked",
     "result_messages",
+    "spelt_out",
     "stated_record",
     "text_message",
+    "to_call",
     "to_record",
 ]
 
@@ -66,6 +70,49 @@ def stated_record(text: str, call_id: str, name: str) -> Any:
 def belongs(result: Any, call_id: str) -> bool:
     """Tell whether a result carries no other call's id."""
     return all(message.tool_call_id == call_id for message in _tool_messages(result))
+
+
+def fits(result: Any, call_id: str) -> bool:
+    """Tell whether a result answers this call once, and no other.
+
+    A Command to a parent graph may leave the answer to that graph, and one of a state whose
+    messages have another key has it there.
+    """
+    ids = [message.tool_call_id for message in _tool_messages(result)]
+    if ids:
+        return ids == [call_id]
+    return any(
+        command.graph is not None or call_id in _elsewhere(command)
+        for command in (result if isinstance(result, list) else [result])
+        if isinstance(command, Command)
+    )
+
+
+def _elsewhere(command: Command[Any]) -> set[str]:
+    update = command.update if isinstance(command.update, dict) else {}
+    return {
+        message.tool_call_id
+        for value in update.values()
+        if isinstance(value, list)
+        for message in value
+        if isinstance(message, ToolMessage)
+    }
+
+
+def spelt_out(result: Any) -> Any:
+    """Return a tool's result with the messages of its Commands as objects, each list a list.
+
+    LangGraph takes maps in one Command, and does not see them in a list of Commands.
+    """
+    if isinstance(result, list):
+        return [spelt_out(item) for item in result]
+    if isinstance(result, Command) and isinstance(result.update, dict):
+        found = result.update.get(_MESSAGES)
+        if found:
+            listed = found if isinstance(found, list) else [found]
+            update = {**result.update, _MESSAGES: convert_to_messages(listed)}
+            return dataclasses.replace(result, update=update)
+    return result
 
 
 def is_error(result: Any) -> bool:
@@ -186,6 +233,17 @@ def _command(made: dict[str, Any]) -> Command[Any]:
 def result_messages(record: Any) -> list[ToolMessage]:
     """Return the ToolMessages a record holds, for repairing a history."""
     return list(_tool_messages(from_record(record)))
+
+
+def to_call(result: Any, call_id: str, name: str) -> Any:
+    """Return a recorded result to a call; one of another call as a message of this call's own.
+
+    What a Command of the other call writes into the state, and where it leads, was that call's.
+    """
+    if belongs(result, call_id):
+        return result
+    found = next(iter(_tool_messages(result)))
+    return found.model_copy(update={"tool_call_id": call_id, "id": None, "name": name})
 
 
 def for_call(result: Any, call_id: str) -> ToolMessage | None:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from adapter.core.audit import Subject
 from adapter.core.budgets import exceeded
@@ -52,6 +52,8 @@ class Spending:
         raises = self.executor.raises
         if raises is None:
             return None
+        turns = {message.id for message in messages if isinstance(message, HumanMessage)}
+        await raises.overtaken(ctx, turns)
         refused = await raises.earlier(ctx)
         if refused is not None or not _refused(messages):
             return refused

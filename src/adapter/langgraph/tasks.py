@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import get_runtime
 from langgraph.types import Send
 from typing_extensions import override
 
@@ -63,6 +64,8 @@ class ToolTask(GovernedNode):
         self.executor = executor
         self._tool = tool
         self._into = into
+        spec = executor.registry.get(tool)
+        self._once = spec is not None and spec.once_per_run
         self._shown = shown_errors(on_tool_failure) if on_tool_failure != "raise" else ()
 
     @override
@@ -72,12 +75,23 @@ class ToolTask(GovernedNode):
             raise ToolUsageError(msg)
         with own_task(given) as scope:
             place = scope.context.place.checkpoint_ns if scope.context is not None else ""
-            call = ToolCall(name=self._tool, arguments=dict(given), id=f"{place}:0")
+            call = ToolCall(
+                name=self._tool,
+                arguments=dict(given),
+                id=f"{place}:0",
+                message_id=_step() if self._once else "",
+            )
             try:
                 value = await self.executor.run(call)
             except self._shown as error:
                 value = error_outcome(error)
         return {self._into: value}
+
+
+def _step() -> str:
+    """Name what the Sends of one step have in common, and those of a fork do not."""
+    info = get_runtime().execution_info
+    return "" if info is None else f"step:{info.checkpoint_id}"
 
 
 def fan_out(

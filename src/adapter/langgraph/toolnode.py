@@ -84,9 +84,13 @@ class GovernedToolNode(GovernedNode):
         self.tools: list[BaseTool] = tools_of(registry)
         self.executor = executor
         self._registry = registry
+        policy = executor.policy
+        self._unnamed = [name for name in registry.names if policy and policy.denied(name)]
         self._key = messages_key
         self._concurrency = checked_concurrency(concurrency)
-        self._calls = CallTurn(executor, shown_errors(on_tool_failure), messages_key=messages_key)
+        self._calls = CallTurn(
+            executor, shown_errors(on_tool_failure), messages_key=messages_key, one_task=True
+        )
         self._node = ToolNode(
             self.tools,
             messages_key=messages_key,
@@ -115,6 +119,9 @@ class GovernedToolNode(GovernedNode):
         batch = history.batch_of(message, history.answered_ids(messages, index))
         refused = await self._refused(batch, message, ctx)
         if refused is not None:
+            once = history.checkpointable(history.with_ids(message))
+            if message.id and once is not found:
+                made = [once]
             return self._update(given, [*made, *refused], [])
 
         async def run(call: ToolCall) -> Any:
@@ -136,7 +143,10 @@ class GovernedToolNode(GovernedNode):
         self, batch: Batch, message: AIMessage, ctx: CallContext
     ) -> list[BaseMessage] | None:
         """Return an error for each distinct call where the batch is not sound."""
-        faults = self.executor.admit(batch).faults or admit(batch, self._registry).faults
+        faults = self.executor.admit(batch).faults
+        if any(self._registry.get(call.name) is None for call in batch.calls):
+            # Not of this node, whatever else the executor has: only its own are named.
+            faults = admit(batch, self._registry, strip=True, unnamed=self._unnamed).faults
         if not faults:
             return None
         names = {call.id: call.name for call in batch.calls} | dict(batch.unparsable)

@@ -6,7 +6,6 @@ here and never approved here: that happens where each call runs.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -22,38 +21,18 @@ from adapter.core.audit import Subject
 from adapter.core.budgets import exceeded
 from adapter.core.errors import ConfigurationError, ModelVisibleError
 from adapter.core.executor import Executor
-from adapter.core.store import CallRow, StoredEvent, Turn
-from adapter.core.types import CallContext, CallStatus
+from adapter.core.store import StoredEvent, Turn
+from adapter.core.types import CallContext
 from adapter.core.validation import Admission, Batch
 from adapter.langgraph import history, results
 from adapter.langgraph.admissions import Admissions
+from adapter.langgraph.mending import Mender
 from adapter.langgraph.metering import Handler, Meter
 from adapter.langgraph.scope import front_end
 from adapter.langgraph.spending import Spending, closing
 from adapter.langgraph.surroundings import surroundings
 
 __all__ = ["ModelTurn"]
-
-UNKNOWN = (
-    "The outcome of this call is unknown: it was started and may have had its effect. Do not "
-    "repeat it; tell the user."
-)
-REMOVED = (
-    "This call was decided long ago, and the record of its outcome was removed since. Do not "
-    "repeat it; tell the user."
-)
-NOT_EXECUTED = "Not executed: the conversation went on before this call ran."
-
-_RANK = {
-    CallStatus.SUCCEEDED: 0,
-    CallStatus.RESPONDED: 1,
-    CallStatus.FAILED: 2,
-    CallStatus.IN_DOUBT: 3,
-    CallStatus.CLAIMED: 4,
-    CallStatus.SUSPENDED: 5,
-    CallStatus.DENIED: 6,
-    CallStatus.EXPIRED: 7,
-}
 
 _DETAILS = ("decision", "reviewer", "reason", "error", "code")
 
@@ -77,13 +56,15 @@ class ModelTurn:
 
     async def _call(self, request: ModelRequest[Any], handler: Handler) -> Any:
         self._offered(request.tools)
-        messages, mended = await self._mended(request)
-        if mended:
+        messages: list[BaseMessage] = list(request.messages)
+        ctx = surroundings(request.runtime, history.turn_of(messages))
+        mended = await Mender(self.executor).mended(messages, ctx)
+        if mended is not None:
+            messages = mended
             request = request.override(messages=cast("Any", messages))
         made: list[BaseMessage] = []
         response: ModelResponse[Any] | None = None
         spending, meter = Spending(self.executor), Meter(self.executor)
-        ctx = surroundings(request.runtime, history.turn_of(messages))
         refused = await spending.earlier(ctx, messages)
         while True:
             held = meter.held(request, ctx)
@@ -101,7 +82,7 @@ class ModelTurn:
             messages = [*messages, *added]
             request = request.override(messages=cast("Any", messages))
         result: list[BaseMessage] = made
-        if mended:
+        if mended is not None:
             result = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *request_history(request, made), *made]
         structured = None if response is None else response.structured_response
         return ExtendedModelResponse(
@@ -138,49 +119,6 @@ class ModelTurn:
                 "hash": head.hash,
             }
         return shown
-
-    async def _mended(self, request: ModelRequest[Any]) -> tuple[list[BaseMessage], bool]:
-        """Give every call that was left without a result one, from the journal if it has it."""
-        messages: list[BaseMessage] = list(request.messages)
-        if history.in_order(messages):
-            return messages, False
-        gaps = history.unanswered(messages)
-        ctx = surroundings(request.runtime, history.turn_of(messages))
-        found = {gap.index: await self._results(messages, gap, ctx) for gap in gaps}
-        return history.repaired(messages, found), True
-
-    async def _results(
-        self, messages: Sequence[BaseMessage], gap: history.Unanswered, ctx: CallContext
-    ) -> list[ToolMessage]:
-        rows: dict[str, list[CallRow]] = {}
-        named = history.name_of(messages, gap.index)
-        for row in await self.executor.store.of_message(ctx.thread_id, named):
-            rows.setdefault(row.tool_call_id, []).append(row)
-        made = []
-        for call_id, name in gap.calls:
-            mine = rows.get(call_id, [])
-            await self._overtake(mine, ctx)
-            best = min(mine, key=lambda row: _RANK.get(row.status, 9), default=None)
-            recorded = None if best is None else self.executor.journal.outcome(best)
-            found = _outcome(best, recorded, call_id, name)
-            made.append(self.executor.shown(name, found, results.masked))
-        return made
-
-    async def _overtake(self, rows: Sequence[CallRow], ctx: CallContext) -> None:
-        for row in rows:
-            if row.status in (CallStatus.REQUESTED, CallStatus.APPROVED):
-                subject = Subject(
-                    tool=row.tool,
-                    call_id=row.tool_call_id,
-                    key=row.key,
-                    arguments_digest=row.arguments_digest,
-                )
-                event = self.executor.audit.event(
-                    "void", ctx, subject, once=True, reason="overtaken by a later message"
-                )
-                await self.executor.journal.close(
-                    ctx, subject, CallStatus.VOID, None, events=[event]
-                )
 
     async def _admitted(
         self, result: Sequence[BaseMessage], ctx: CallContext, used: Mapping[str, int]
@@ -256,26 +194,6 @@ def _errors(faults: dict[str, ModelVisibleError], names: dict[str, str]) -> list
         results.error_message(error, call_id, names.get(call_id, ""))
         for call_id, error in faults.items()
     ]
-
-
-def _outcome(row: CallRow | None, recorded: Any, call_id: str, name: str) -> ToolMessage:
-    if isinstance(recorded, dict):
-        if isinstance(recorded.get("error"), dict):
-            content = json.dumps({"error": recorded["error"]})
-            return ToolMessage(content, tool_call_id=call_id, name=name, status="error")
-        for message in results.result_messages(recorded.get("result")):
-            if message.tool_call_id == call_id:
-                return message
-    doubtful = (CallStatus.CLAIMED, CallStatus.SUSPENDED, CallStatus.IN_DOUBT)
-    removed = row is not None and row.status.settled
-    unknown = removed or (row is not None and row.status in doubtful)
-    error = {
-        "kind": "CallInDoubt" if unknown else "NotExecuted",
-        "message": REMOVED if removed else UNKNOWN if unknown else NOT_EXECUTED,
-    }
-    return ToolMessage(
-        json.dumps({"error": error}), tool_call_id=call_id, name=name, status="error"
-    )
 
 
 def _entry(event: StoredEvent) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from adapter.core.errors import (
 )
 from adapter.core.executor import Executor
 from adapter.core.policy import Policy
-from adapter.core.ruling import check_ledger
+from adapter.core.ruling import check_ledger, warn_of_memory
 from adapter.core.spec import ToolSpec
 from adapter.core.store import Store
 from adapter.langgraph.bridge import run_sync
@@ -67,10 +67,12 @@ class PolicyGate:
                 ``LangGraphApproval(keys)``. None leaves them to ``policy.approver``; with neither
                 they are refused.
             specs: Full declarations of some tools; for the others one is made from the policy.
+                Names are exact.
             budgets: Limits; None has none but the policy's rates.
             on_tool_failure: ``message`` shows ToolFailed and ToolTimeout to the model; ``raise``
                 ends the run.
-            executor: Further arguments of ``Executor``.
+            executor: Further arguments of ``Executor``; ``closed=True`` says that the policy and
+                the specs are for one set of tools only, and refuses names that are none of them.
 
         Raises:
             ConfigurationError: The policy escalates to people without a durable ledger, or
@@ -86,11 +88,13 @@ class PolicyGate:
         if on_tool_failure == "message":
             self._shown = (ModelVisibleError, ToolFailed, ToolTimeout)
         cache = {} if "clock" not in executor else {"cache": ResultCache(clock=executor["clock"])}
+        kept, limits = store or _memory(policy), budgets or _no_limits()
+        warn_of_memory(kept, policy, limits, self._specs.values())
         self._options: dict[str, Any] = {
             "policy": policy,
-            "store": store or _memory(policy),
+            "store": kept,
             "approval": approval,
-            "budgets": budgets or _no_limits(),
+            "budgets": limits,
             "ghost": "strip",
             "closed": False,
             **cache,
@@ -131,8 +135,27 @@ class PolicyGate:
             return known
 
     def _over(self, tools: Sequence[BaseTool]) -> Executor:
+        _check_specs(self._specs, [tool.name for tool in tools], closed=self._options["closed"])
         specs = [self._specs.get(tool.name) or self.policy.spec(tool.name) for tool in tools]
         return Executor(registry_of(tools, specs), **self._options)
+
+
+def _check_specs(specs: Iterable[str], tools: Sequence[str], *, closed: bool) -> None:
+    """Refuse a ToolSpec whose name is nearly a tool's: a typing error must remove no gate."""
+    plain = {_plain(name): name for name in tools}
+    for name in specs:
+        near = plain.get(_plain(name))
+        if name not in tools and (near is not None or closed):
+            hint = f" Did you mean {near!r}?" if near else ""
+            msg = (
+                f"specs= names {name!r}, and there is no such tool (names are exact, also in case)."
+                f"{hint} Tools are: {', '.join(sorted(tools)) or 'none'}."
+            )
+            raise ConfigurationError(msg)
+
+
+def _plain(name: str) -> str:
+    return name.casefold().replace("-", "").replace("_", "")
 
 
 class _Wired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table, bindparam, delete, func, insert, literal_column, null, select, update
@@ -9,12 +10,12 @@ from sqlalchemy import Table, bindparam, delete, func, insert, literal_column, n
 from adapter.core.types import CallStatus
 
 if TYPE_CHECKING:
-    from adapter.stores.statements import Statement
+    from adapter.stores.statement import Statement
 
-__all__ = ["ID_SLOTS", "AuditStatements"]
+__all__ = ["SLOTS", "AuditStatements"]
 
-ID_SLOTS = (1, 4, 16, 64)
-"""How many event ids one look-up can take; shorter lists repeat their last id."""
+SLOTS = (1, 4, 16, 64)
+"""How many names one look-up can take; shorter lists repeat their last one."""
 
 _LINK = ("thread_id", "seq", "event_id", "kind", "line", "hash")
 _HEAD = ("thread_id", "seq", "hash", "kid", "signature", "count")
@@ -28,13 +29,13 @@ _UNFINISHED = (
 )
 
 
-class AuditStatements:
+class AuditStatements(ABC):
     """SQL text by name; see ``Statements``."""
 
     _upsert: Any
 
-    def _text(self, statement: Any) -> Statement:
-        raise NotImplementedError
+    @abstractmethod
+    def _text(self, statement: Any) -> Statement: ...
 
     def _events(self, events: Table) -> None:
         c = events.c
@@ -51,23 +52,32 @@ class AuditStatements:
             .order_by(c.seq.desc())
             .limit(bindparam("at_limit"))
         )
-        self.run_seq = self._text(
-            select(func.coalesce(func.max(c.run_seq), literal_column("0"))).where(
-                thread, c.run_id == bindparam("at_run")
-            )
-        )
         self.event_ids = {
             slots: self._text(
                 select(c.event_id).where(
                     thread, c.event_id.in_([bindparam(f"at_id{n}") for n in range(slots)])
                 )
             )
-            for slots in ID_SLOTS
+            for slots in SLOTS
         }
 
         self.threads = self._text(select(c.thread_id).distinct().order_by(c.thread_id))
         self.link_hash = self._text(select(c.hash).where(thread, c.seq == bindparam("at_seq")))
         self.events_drop = self._text(delete(events).where(thread, c.seq <= bindparam("at_seq")))
+
+    def _runs(self, runs: Table) -> None:
+        c = runs.c
+        self.run_seq = self._text(
+            select(c.run_seq).where(
+                c.thread_id == bindparam("at_thread"), c.run_id == bindparam("at_run")
+            )
+        )
+        put = self._upsert(runs)
+        self.run_put = self._text(
+            put.on_conflict_do_update(
+                index_elements=["thread_id", "run_id"], set_={"run_seq": put.excluded.run_seq}
+            )
+        )
 
     def _heads(self, heads: Table) -> None:
         c = heads.c

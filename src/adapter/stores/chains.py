@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from adapter.core.chain import GENESIS, head_message, link, packed_signature
 from adapter.core.sinks import Committed
-from adapter.core.store import Event, StoredEvent, ThreadHead
-from adapter.stores.audit_statements import ID_SLOTS
+from adapter.core.store import Event, ThreadHead
+from adapter.stores.audit_statements import SLOTS
+from adapter.stores.rows import stored_event
 
 if TYPE_CHECKING:
     from adapter.stores.transaction import Transaction
@@ -22,20 +23,36 @@ __all__ = ["Chains", "HeadSigner"]
 HeadSigner: TypeAlias = Callable[[bytes], Mapping[str, str]]
 """Returns ``{"kid", "alg", "mac"}`` over a message, by the newest audit key."""
 
-_LINK = ("thread_id", "seq", "event_id", "kind", "line", "hash")
 _HEAD = ("thread_id", "seq", "hash", "kid", "signature", "count")
+_Row: TypeAlias = tuple[Any, ...]
 
 
 class _Chain:
-    """One thread's chain as this transaction sees it."""
+    """One thread's chain as this transaction sees it.
 
-    __slots__ = ("absent", "count", "hash", "ids", "moved", "run_id", "runs", "seq", "thread_id")
+    The head keeps the number that its own run got to; what the others got to is kept in a table of
+    its own, which is written only when the chain goes from one run to another.
+    """
+
+    __slots__ = (
+        "absent",
+        "count",
+        "hash",
+        "ids",
+        "left",
+        "moved",
+        "run_id",
+        "runs",
+        "seq",
+        "thread_id",
+    )
 
     def __init__(self, thread_id: str, head: Sequence[Any] | None) -> None:
         self.thread_id = thread_id
         self.ids: set[str] = set()
         self.absent: set[str] = set()
         self.moved = False
+        self.left: set[str] = set()
         self.runs: dict[str, int] = {}
         if head is None:
             self.seq, self.hash, self.run_id, self.count = 0, GENESIS, "", 0
@@ -61,8 +78,8 @@ class Chains:
         self._careful = careful
         self._sign = sign
         self._chains: dict[str, _Chain] = {}
-        self._pending: list[dict[str, Any]] = []
-        self._written: list[dict[str, Any]] = []
+        self._pending: list[_Row] = []
+        self._written: list[_Row] = []
         self._heads: dict[str, dict[str, Any]] = {}
 
     def append(self, events: Sequence[Event], *, careful: bool = False) -> int:
@@ -72,10 +89,11 @@ class Chains:
             How many were linked.
         """
         checked = careful or self._careful
-        known = self._known([event for event in events if checked or event.once])
+        unsure = [event for event in events if checked or event.once]
+        known = self._known(unsure) if unsure else ()
         fresh = 0
         for event in events:
-            chain = self._chain(event.thread_id)
+            chain = self._chains.get(event.thread_id) or self._chain(event.thread_id)
             if event.id in chain.ids or (event.thread_id, event.id) in known:
                 continue
             self._link(chain, event)
@@ -102,13 +120,21 @@ class Chains:
     def flush_links(self) -> None:
         """Write what was linked since the last flush, so that this transaction can read it."""
         if self._pending:
-            self._transaction.many(self._transaction.sql.event_insert, self._pending)
+            self._transaction.rows(self._transaction.sql.event_insert, self._pending)
             self._written += self._pending
             self._pending = []
 
     def flush(self) -> None:
         """Write what was linked, and each head that moved, signed where there is a signer."""
         self.flush_links()
+        runs = [
+            (chain.thread_id, run_id, chain.runs[run_id])
+            for chain in self._chains.values()
+            if chain.left
+            for run_id in sorted(chain.left - {chain.run_id})
+        ]
+        if runs:
+            self._transaction.rows(self._transaction.sql.run_put, runs)
         heads = [self._signed(chain) for chain in self._chains.values() if chain.moved]
         if heads:
             self._transaction.many(self._transaction.sql.chain_put, heads)
@@ -126,7 +152,10 @@ class Chains:
         if not self._written:
             return None
         return Committed(
-            events=[StoredEvent(**{name: row[name] for name in _LINK}) for row in self._written],
+            events=[
+                stored_event((thread_id, seq, event_id, kind, line, hash_))
+                for thread_id, seq, event_id, _, _, _, kind, line, hash_ in self._written
+            ],
             heads=[
                 ThreadHead(**{name: row[name] for name in _HEAD}) for row in self._heads.values()
             ],
@@ -139,6 +168,7 @@ class Chains:
             signed = self._sign(message)
             kid, signature = signed["kid"], packed_signature(signed)
         chain.moved = False
+        chain.left.clear()
         return {
             "thread_id": chain.thread_id,
             "seq": chain.seq,
@@ -159,31 +189,35 @@ class Chains:
         return chain
 
     def _link(self, chain: _Chain, event: Event) -> None:
-        run_seq = self._run_seq(chain, event.run_id) + 1
-        seq = chain.seq + 1
+        run_id, seq = event.run_id, chain.seq + 1
+        found = chain.runs.get(run_id)
+        run_seq = (self._run_seq(chain, run_id) if found is None else found) + 1
         line, hash_ = link(body=event.body, prev=chain.hash, seq=seq, run_seq=run_seq)
+        # in the order of the table's columns
         self._pending.append(
-            {
-                "thread_id": event.thread_id,
-                "seq": seq,
-                "event_id": event.id,
-                "run_id": event.run_id,
-                "run_seq": run_seq,
-                "turn_id": event.turn_id,
-                "kind": event.kind,
-                "line": line,
-                "hash": hash_,
-            }
+            (
+                event.thread_id,
+                seq,
+                event.id,
+                run_id,
+                run_seq,
+                event.turn_id,
+                event.kind,
+                line,
+                hash_,
+            )
         )
         chain.ids.add(event.id)
-        chain.runs[event.run_id] = run_seq
-        chain.seq, chain.hash, chain.run_id, chain.moved = seq, hash_, event.run_id, True
+        chain.runs[run_id] = run_seq
+        if run_id != chain.run_id:
+            if chain.seq:
+                chain.left.add(chain.run_id)
+            chain.run_id = run_id
+        chain.seq, chain.hash, chain.moved = seq, hash_, True
         chain.count += 1
 
     def _run_seq(self, chain: _Chain, run_id: str) -> int:
-        found = chain.runs.get(run_id)
-        if found is not None:
-            return found
+        """Return the number that a run got to of which this transaction knows nothing yet."""
         if not chain.runs:  # the thread's first link
             return 0
         row = self._transaction.one(
@@ -209,14 +243,12 @@ class Chains:
         if chain.seq == 0 or not ids:
             chain.absent.update(ids)
             return found
-        most = ID_SLOTS[-1]
+        most = SLOTS[-1]
         for start in range(0, len(ids), most):
             part = ids[start : start + most]
-            slots = next(size for size in ID_SLOTS if size >= len(part))
-            asked = {f"at_id{n}": part[min(n, len(part) - 1)] for n in range(slots)}
-            rows = self._transaction.all(
-                self._transaction.sql.event_ids[slots], {"at_thread": chain.thread_id, **asked}
-            )
+            slots = next(size for size in SLOTS if size >= len(part))
+            asked = [chain.thread_id, *part, *[part[-1]] * (slots - len(part))]
+            rows = self._transaction.found(self._transaction.sql.event_ids[slots], asked)
             found.update(row[0] for row in rows)
         chain.absent.update(one for one in ids if one not in found)
         return found

@@ -23,6 +23,9 @@ def charge_turn(
     refunds: Sequence[Charge] = (),
 ) -> Turn:
     """Charge all or none, link the events if nothing was exceeded, and look around."""
+    if show or refunds:
+        scopes = (*(one.scope for one in (*refunds, *charges) if one.window is None), *show)
+        tx.counters.look_for(dict.fromkeys(scopes))
     tx.counters.refund(refunds)
     counted = unless is not None and tx.chains.has(*_split(unless))
     exceeded = None if counted else tx.counters.charge(charges)

@@ -44,7 +44,7 @@ def claim_call(
     if row is None:
         return Claimed(state="missing", row=None)
     status = row.status
-    if status is CallStatus.CLAIMED:
+    if status is CallStatus.CLAIMED or (claim.repeatable and _ran_out(row, now)):
         return _claim_claimed(tx, now, claim, decision, row)
     if status is CallStatus.SUSPENDED or status in (CallStatus.REQUESTED, CallStatus.APPROVED):
         return _claim_free(tx, now, claim, decision, row)
@@ -163,10 +163,9 @@ def _twin(tx: Transaction, now: int, claim: Claim, values: Mapping[str, Any]) ->
     if found is None:
         return None
     row = call_row(found)
-    ran_out = row.status is CallStatus.CLAIMED and (row.lease_until or 0) <= now
-    if ran_out and not claim.repeatable:
+    if _ran_out(row, now) and not claim.repeatable:
         return _doubt(tx, now, row)
-    if ran_out:
+    if _ran_out(row, now):
         # The task that claimed it may be lost with its checkpoint, so any other takes it over, in
         # the row it has: same idempotency key, same one effect.
         taken = tx.one(
@@ -177,6 +176,13 @@ def _twin(tx: Transaction, now: int, claim: Claim, values: Mapping[str, Any]) ->
             tx.chains.append(claim.events)
             return Claimed(state="claimed", row=call_row(taken))
     return _taken(row, now)
+
+
+def _ran_out(row: CallRow, now: int) -> bool:
+    """Tell whether a claim's lease is over, noted as a doubt already or not."""
+    if row.status is CallStatus.IN_DOUBT:  # one that a run or a person raised has no lease
+        return row.lease_until is not None
+    return row.status is CallStatus.CLAIMED and (row.lease_until or 0) <= now
 
 
 def _taken(row: CallRow | None, now: int) -> Claimed:

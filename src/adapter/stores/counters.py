@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from adapter.core.store import Charge
 from adapter.stores.rates import Rates
-from adapter.stores.statements import UNLIMITED
+from adapter.stores.statements import SLOTS, UNLIMITED
 
 if TYPE_CHECKING:
     from adapter.stores.transaction import Transaction
@@ -57,29 +57,45 @@ class Counters:
                 if one.window is not None:
                     self._windows().add(one)
                     continue
-                counter = self._counter(one.scope)
+                counter = self._counters.get(one.scope) or self._counter(one.scope)
                 counter.value += one.amount
                 counter.delta += one.amount
                 # what was added last decides: it fitted, or had no limit to fit in
-                limit = self._limit(one)
+                limit = one.limit if not one.raisable else self._limit(one)
                 counter.limit = UNLIMITED if limit is None else limit
         return exceeded
+
+    def look_for(self, scopes: Iterable[str]) -> None:
+        """Read several counters at once, for operations that will ask for them one by one."""
+        unread = [scope for scope in scopes if scope not in self._counters]
+        if len(unread) < 2:
+            return
+        sql, most = self._transaction.sql, SLOTS[-1]
+        for start in range(0, len(unread), most):
+            part = unread[start : start + most]
+            slots = next(size for size in SLOTS if size >= len(part))
+            asked = [*part, *part[-1:] * (slots - len(part))]
+            rows = self._transaction.found(sql.counters_get[slots], asked)
+            used = {row[0]: int(row[1]) for row in rows}
+            for scope in part:
+                self._counters[scope] = _Counter(used.get(scope, 0))
 
     def peek(self, charges: Iterable[Charge]) -> str | None:
         """Return the first scope whose charge would be refused, changing nothing."""
         wanted: dict[str, int] = {}
         for one in charges:
-            before = wanted.get(one.scope, 0)
-            wanted[one.scope] = before + one.amount
+            scope, amount = one.scope, one.amount
+            before = wanted.get(scope, 0)
+            wanted[scope] = before + amount
             if one.window is not None:
                 if not self._windows().room(one, before):
-                    return one.scope
+                    return scope
                 continue
-            limit = self._limit(one)
-            if limit is not None and (
-                limit <= 0 or self._counter(one.scope).value + before + one.amount > limit
-            ):
-                return one.scope
+            limit = one.limit if not one.raisable else self._limit(one)
+            if limit is not None:
+                counter = self._counters.get(scope) or self._counter(scope)
+                if limit <= 0 or counter.value + before + amount > limit:
+                    return scope
         return None
 
     def refund(self, charges: Iterable[Charge]) -> None:

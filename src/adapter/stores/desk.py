@@ -70,18 +70,15 @@ def resolve_call(
     tx: Transaction, now: int, *, resolve: Resolve, outcome: str | None
 ) -> tuple[bool, CallRow | None]:
     """Settle a row that is in doubt as a person says; the events are written only then."""
-    if resolve.status not in (CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.APPROVED):
-        msg = "a call in doubt is resolved as succeeded, failed or approved"
+    at = {"at_key": resolve.key, "at_now": now, "at_fence": resolve.fence}
+    if resolve.status is CallStatus.IN_DOUBT:
+        changed = tx.one(tx.sql.call_doubt, at)
+    elif resolve.status in (CallStatus.SUCCEEDED, CallStatus.FAILED, CallStatus.APPROVED):
+        said = {"status": resolve.status.value, "outcome": outcome}
+        changed = tx.one(tx.sql.call_resolve, {**at, **said})
+    else:
+        msg = "a call in doubt is resolved as succeeded, failed or approved, or stays in doubt"
         raise ValueError(msg)
-    changed = tx.one(
-        tx.sql.call_resolve,
-        {
-            "at_key": resolve.key,
-            "at_now": now,
-            "status": resolve.status.value,
-            "outcome": outcome,
-        },
-    )
     if changed is None:
         return False, get(tx, resolve.key)
     tx.chains.append(resolve.events)

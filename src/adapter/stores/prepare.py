@@ -20,8 +20,11 @@ from adapter.stores.schema import POSTGRES_SCHEMA, VERSION_TABLE
 
 __all__ = ["HEAD", "migrate_postgresql", "migrate_sqlite", "use_wal"]
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision in ``migrations/versions``; a test compares."""
+
+_PATIENCE = 60
+"""Seconds that another process's migration is waited for."""
 
 _migrating = threading.Lock()
 
@@ -64,9 +67,12 @@ def migrate_sqlite(engine: Engine) -> None:
         if _revision(connection, None) == HEAD:
             return
         connection.rollback()
+        # Others may be at it: whoever comes first needs its time, and the rest find nothing to do.
+        connection.exec_driver_sql(f"PRAGMA busy_timeout={_PATIENCE * 1000:d}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
         _upgrade(connection, None)
         connection.commit()
+        connection.invalidate()  # with its patience
 
 
 def migrate_postgresql(engine: Engine, *, lock: int) -> None:
@@ -80,7 +86,7 @@ def migrate_postgresql(engine: Engine, *, lock: int) -> None:
         if _revision(connection, POSTGRES_SCHEMA) == HEAD:
             return
         connection.rollback()
-        connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+        connection.execute(text(f"SET LOCAL lock_timeout = '{_PATIENCE}s'"))
         connection.execute(text("SELECT pg_advisory_xact_lock(:space, -1)"), {"space": lock})
         if not inspect(connection).has_schema(POSTGRES_SCHEMA):
             connection.execute(text(f"CREATE SCHEMA {POSTGRES_SCHEMA}"))

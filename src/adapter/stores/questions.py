@@ -84,15 +84,22 @@ def _reworded(
 
 
 def close_question(
-    tx: Transaction, now: int, *, close: Close, decision: str | None, outcome: str | None
+    tx: Transaction,
+    now: int,
+    *,
+    close: Close,
+    decision: str | None,
+    before: str | None,
+    outcome: str | None,
 ) -> tuple[bool, CallRow | None]:
     """End a question that still waits; the events are written only then."""
     row = get(tx, close.key)
     if row is None:
         return False, None
     changed = tx.one(
-        tx.sql.call_close,
+        tx.sql.call_amend if close.compare else tx.sql.call_close,
         {
+            "at_decision": before or "",
             "at_key": close.key,
             "at_now": now,
             "status": close.status.value,

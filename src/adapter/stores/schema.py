@@ -46,6 +46,7 @@ class Tables:
     counters: Table
     rate_marks: Table
     audit_events: Table
+    audit_runs: Table
     audit_heads: Table
     audit_anchors: Table
 
@@ -96,6 +97,14 @@ def tables(schema: str | None = None) -> Tables:
             Index("ix_rate_marks_at", "scope", "at"),
         ),
         audit_events=_audit_events(metadata),
+        audit_runs=Table(
+            "audit_runs",
+            metadata,
+            Column("thread_id", Text, nullable=False),
+            Column("run_id", Text, nullable=False),
+            Column("run_seq", BigInteger, nullable=False),
+            PrimaryKeyConstraint("thread_id", "run_id", name="pk_audit_runs"),
+        ),
         audit_heads=Table(
             "audit_heads",
             metadata,
@@ -180,5 +189,4 @@ def _audit_events(metadata: MetaData) -> Table:
         PrimaryKeyConstraint("thread_id", "seq", name="pk_audit_events"),
         UniqueConstraint("thread_id", "event_id", name="uq_audit_events_id"),
         Index("ix_audit_events_turn", "thread_id", "turn_id", "seq"),
-        Index("ix_audit_events_run", "thread_id", "run_id", "run_seq"),
     )

@@ -6,7 +6,7 @@ Nothing here blocks an event loop: writes go to the writer's thread, reads to wo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -16,28 +16,13 @@ from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.sinks import Outlet
-from adapter.core.store import (
-    CallRow,
-    Charge,
-    Claim,
-    Claimed,
-    Close,
-    Event,
-    NewCall,
-    Opened,
-    Resolve,
-    Settle,
-    Turn,
-    Vote,
-)
-from adapter.stores import desk, reads
+from adapter.core.store import Charge, Event, Turn
+from adapter.stores import reads
+from adapter.stores.calls import Calls, scopes_of, threads_of
 from adapter.stores.chains import HeadSigner
 from adapter.stores.charges import charge_turn
-from adapter.stores.claims import claim_call, renew_claim, settle_call
 from adapter.stores.database import Clock, Database, PostgresDatabase, SqliteDatabase, SqliteSync
 from adapter.stores.faults import SETTING
-from adapter.stores.questions import close_question, open_question
-from adapter.stores.rows import encoded, new_call_values
 from adapter.stores.trail import Trail
 from adapter.stores.transaction import Operation, Transaction
 from adapter.stores.writer import Writer
@@ -45,7 +30,7 @@ from adapter.stores.writer import Writer
 __all__ = ["SqlStore"]
 
 
-class SqlStore(Trail):
+class SqlStore(Calls, Trail):
     """Durable memory of the adapter in a SQL database; see ``adapter.core.store.Store``.
 
     Nothing is opened before the first call, or ``prepare``. Close it with ``aclose``.
@@ -113,64 +98,6 @@ class SqlStore(Trail):
         )
         return found
 
-    async def open(
-        self, call: NewCall, events: Sequence[Event] = (), peek: Sequence[Charge] = ()
-    ) -> Opened:
-        """Make the row of a question unless it exists; look at counters, charging nothing."""
-        operation = partial(
-            open_question,
-            values=new_call_values(call),
-            ttl=call.ttl,
-            events=events,
-            peek=peek,
-        )
-        made: Opened = await self._writer.run(
-            operation, (call.key, *_threads(events), *_scopes(peek))
-        )
-        return made
-
-    async def claim(self, claim: Claim) -> Claimed:
-        """Claim a call, charge its counters and write its events, or do nothing."""
-        new = claim.new
-        operation = partial(
-            claim_call,
-            claim=claim,
-            decision=encoded(claim.decision),
-            values=None if new is None else new_call_values(new),
-        )
-        # the thread's lock keeps two tasks' rows of one call from being made at once
-        thread = () if new is None else (new.thread_id,)
-        made: Claimed = await self._writer.run(
-            operation, (claim.key, *thread, *_threads(claim.events), *_scopes(claim.charges))
-        )
-        return made
-
-    async def settle(self, settle: Settle) -> bool:
-        """Record how a claimed call ended; False when the fence was stale."""
-        operation = partial(settle_call, settle=settle, outcome=encoded(settle.outcome))
-        locks = (settle.key, *_threads(settle.events), *_scopes(settle.refunds))
-        changed: bool = await self._writer.run(operation, locks)
-        return changed
-
-    async def renew(self, key: str, fence: int, lease: float) -> bool:
-        """Extend a live claim; False when it is no longer ours."""
-        operation = partial(renew_claim, key=key, fence=fence, lease=lease)
-        ours: bool = await self._writer.run(operation, (key,))
-        return ours
-
-    async def close_question(self, close: Close) -> tuple[bool, CallRow | None]:
-        """End a question without a run; returns whether it changed, and the row."""
-        operation = partial(
-            close_question,
-            close=close,
-            decision=encoded(close.decision),
-            outcome=encoded(close.outcome),
-        )
-        ended: tuple[bool, CallRow | None] = await self._writer.run(
-            operation, (close.key, *_threads(close.events))
-        )
-        return ended
-
     async def charge(
         self,
         charges: Sequence[Charge],
@@ -195,7 +122,7 @@ class SqlStore(Trail):
         counted = () if look is None else (look[0],)
         turn: Turn = await self._writer.run(
             operation,
-            (*counted, *_threads(events), *_scopes(charges), *_scopes(refunds)),
+            (*counted, *threads_of(events), *scopes_of(charges), *scopes_of(refunds)),
             look=None if look is None else (look[0], look[2]),
         )
         return turn
@@ -203,60 +130,13 @@ class SqlStore(Trail):
     async def append(self, events: Sequence[Event]) -> int:
         """Append events to their threads' chains; returns how many were new."""
         fresh: int = await self._writer.run(
-            partial(reads.append, events=events), tuple(_threads(events))
+            partial(reads.append, events=events), tuple(threads_of(events))
         )
         return fresh
 
-    async def vote(self, vote: Vote, events: Sequence[Event]) -> bool:
-        """Keep one reviewer's vote; False when the question is no longer open."""
-        operation = partial(desk.cast_vote, vote=vote, events=events)
-        kept: bool = await self._writer.run(operation, (vote.key, *_threads(events)))
-        return kept
-
-    async def votes(self, key: str) -> Sequence[Vote]:
-        """Return the votes of a question, in the order they came."""
-        found: Sequence[Vote] = await self._read(partial(desk.votes_of, key=key))
-        return found
-
-    async def unsettled(self, limit: int = 100) -> Sequence[CallRow]:
-        """Return rows that are in doubt, or claimed with a lease that ran out."""
-        rows: Sequence[CallRow] = await self._writer.run(partial(desk.unsettled, limit=limit))
-        return rows
-
-    async def overdue(self, limit: int = 100) -> Sequence[CallRow]:
-        """Return questions past their deadline that nobody closed."""
-        rows: Sequence[CallRow] = await self._writer.run(partial(desk.overdue, limit=limit))
-        return rows
-
-    async def resolve(self, resolve: Resolve) -> tuple[bool, CallRow | None]:
-        """Settle a row that is in doubt as a person says."""
-        operation = partial(desk.resolve_call, resolve=resolve, outcome=encoded(resolve.outcome))
-        ended: tuple[bool, CallRow | None] = await self._writer.run(
-            operation, (resolve.key, *_threads(resolve.events))
-        )
-        return ended
-
     def post(self, events: Sequence[Event]) -> None:
         """Append events without waiting; they are committed before whatever is asked next."""
-        self._writer.post(partial(reads.append, events=events), tuple(_threads(events)))
-
-    async def get(self, key: str) -> CallRow | None:
-        """Return one row of the journal."""
-        # through the writer: eight calls resumed together share one look, without a thread each
-        row: CallRow | None = await self._writer.run(partial(reads.get, key=key))
-        return row
-
-    async def of_message(self, thread_id: str, message_id: str) -> Sequence[CallRow]:
-        """Return the rows of one AI message's calls, in all tasks, oldest first."""
-        operation = partial(reads.of_message, thread_id=thread_id, message_id=message_id)
-        rows: Sequence[CallRow] = await self._read(operation)
-        return rows
-
-    async def requested(self, thread_id: str | None = None, limit: int = 100) -> Sequence[CallRow]:
-        """Return rows that wait for an answer, oldest first."""
-        operation = partial(reads.requested, thread_id=thread_id, limit=limit)
-        rows: Sequence[CallRow] = await self._read(operation)
-        return rows
+        self._writer.post(partial(reads.append, events=events), tuple(threads_of(events)))
 
     @override
     async def _read(self, operation: Operation[Any]) -> Any:
@@ -277,14 +157,6 @@ def _after_all(tx: Transaction, now: int, *, operation: Operation[Any]) -> Any:
 
 def _nothing(tx: Transaction, now: int) -> None:
     """Have the writer open the database."""
-
-
-def _threads(events: Iterable[Event]) -> list[str]:
-    return [event.thread_id for event in events]
-
-
-def _scopes(charges: Iterable[Charge]) -> list[str]:
-    return [charge.scope for charge in charges]
 
 
 def _url(uri: str) -> URL:

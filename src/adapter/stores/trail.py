@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -15,15 +16,15 @@ from adapter.stores.writer import Writer
 __all__ = ["Trail"]
 
 
-class Trail:
+class Trail(ABC):
     """Reading and pruning chains."""
 
     _database: Database
     _writer: Writer
     _in_memory: bool
 
-    async def _read(self, operation: Operation[Any]) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    async def _read(self, operation: Operation[Any]) -> Any: ...
 
     async def events(
         self, thread_id: str, after: int = 0, limit: int = 1000

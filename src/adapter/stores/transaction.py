@@ -10,7 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from adapter.stores.chains import Chains, HeadSigner
 from adapter.stores.counters import Counters
-from adapter.stores.statements import Statement, Statements
+from adapter.stores.statement import Statement
+from adapter.stores.statements import Statements
 
 __all__ = ["Operation", "Transaction"]
 
@@ -64,6 +65,13 @@ class Transaction:
         rows: list[Sequence[Any]] = cursor.fetchall()
         return rows
 
+    def found(self, statement: Statement, parameters: Sequence[Any]) -> list[Sequence[Any]]:
+        """Run a statement whose parameters are in its order already, and return its rows."""
+        cursor = self._cursor
+        cursor.execute(statement.text, parameters)
+        rows: list[Sequence[Any]] = cursor.fetchall()
+        return rows
+
     def run(self, statement: Statement, parameters: Mapping[str, Any]) -> int:
         """Run a statement that returns no rows; return how many it changed."""
         cursor = self._cursor
@@ -77,6 +85,10 @@ class Transaction:
         cursor.executemany(statement.text, [statement.arrange(one) for one in parameters])
         count: int = cursor.rowcount
         return count
+
+    def rows(self, statement: Statement, parameters: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once for each set of parameters that is in the statement's order."""
+        self._cursor.executemany(statement.text, parameters)
 
 
 Operation: TypeAlias = Callable[[Transaction, int], T]

@@ -1,57 +1,24 @@
 """One thread that writes: it takes everything waiting and commits it in one transaction.
 
-A commit costs many times what an operation does, so callers share it. They wait on futures of
-their own event loops; each loop is woken once per transaction.
+A commit costs many times what an operation does, so callers share it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Sequence
-from queue import SimpleQueue
 from typing import Any
 
 from sqlalchemy.pool import PoolProxiedConnection
 
-from adapter.core.errors import StoreUnavailable
 from adapter.core.sinks import Outlet
 from adapter.stores.chains import HeadSigner
 from adapter.stores.database import Database
+from adapter.stores.jobs import Job, Jobs, deliver
 from adapter.stores.transaction import Operation, Transaction
 
 __all__ = ["Writer"]
-
-_log = logging.getLogger(__name__)
-
-_HOLD = 0.01
-"""Seconds a posted operation may wait for company."""
-
-_MOST = 256
-"""Most operations in one transaction: bounds how long it holds its locks."""
-
-
-class _Job:
-    """An operation, who waits for it, and what became of it."""
-
-    __slots__ = ("error", "future", "locks", "look", "loop", "operation", "result")
-
-    def __init__(
-        self,
-        operation: Operation[Any],
-        locks: Sequence[str],
-        loop: asyncio.AbstractEventLoop | None,
-        future: asyncio.Future[Any] | None,
-        look: tuple[str, str] | None = None,
-    ) -> None:
-        self.operation = operation
-        self.locks = locks
-        self.loop = loop
-        self.future = future
-        self.look = look
-        self.result: Any = None
-        self.error: Exception | None = None
 
 
 class _NotBegun(Exception):
@@ -81,13 +48,14 @@ class Writer:
         self._database = database
         self._sign = sign
         self._outlet = outlet
-        self._queue: SimpleQueue[list[_Job] | None] = SimpleQueue()
-        self._held: list[_Job] = []
-        self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._jobs = Jobs(self._work)
         self._connection: PoolProxiedConnection | None = None
         self._cursor: Any = None
-        self.closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more operations are taken."""
+        return self._jobs.closed
 
     async def run(
         self,
@@ -110,7 +78,7 @@ class Writer:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(_Job(operation, locks, loop, future, look))
+        self._jobs.put(Job(operation, locks, loop, future, look), loop)
         return await future
 
     def post(self, operation: Operation[Any], locks: Sequence[str] = ()) -> None:
@@ -122,77 +90,27 @@ class Writer:
         Raises:
             StoreUnavailable: The store is closed.
         """
-        job = _Job(operation, locks, None, None)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self._put(job)
-            return
-        with self._lock:
-            self._refuse_closed()
-            self._held.append(job)
-            first = len(self._held) == 1
-        if first:
-            # Held for a moment: the thread is woken with the next operation that is waited for,
-            # and not while the event loop has better use for the interpreter.
-            loop.call_later(_HOLD, self.release)
+        self._jobs.post(Job(operation, locks, None, None))
 
     def owes(self) -> bool:
         """Tell whether posted operations are still held."""
-        return bool(self._held)
-
-    def release(self) -> None:
-        """Hand over what is held."""
-        with self._lock:
-            if self._held and not self.closed:
-                self._hand_over()
-
-    def _put(self, job: _Job) -> None:
-        with self._lock:
-            self._refuse_closed()
-            self._hand_over(job)
-
-    def _refuse_closed(self) -> None:
-        if self.closed:
-            msg = "The store is closed: this call came after aclose()."
-            raise StoreUnavailable(msg)
-
-    def _hand_over(self, *jobs: _Job) -> None:
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._work, name="adapter-store-writer", daemon=True
-            )
-            self._thread.start()
-        held, self._held = self._held, []
-        self._queue.put([*held, *jobs])
+        return self._jobs.owes()
 
     def close(self) -> threading.Thread | None:
         """Take no more operations; return the thread, which ends when the queue is done."""
-        with self._lock:
-            if not self.closed:
-                if self._held:
-                    self._hand_over()
-                self.closed = True
-                self._queue.put(None)
-            return self._thread
+        return self._jobs.close()
 
     def _work(self) -> None:
-        open_ = True
-        while open_:
-            batch: list[_Job] = []
-            while len(batch) < _MOST and (not batch or not self._queue.empty()):
-                jobs = self._queue.get()
-                if jobs is None:
-                    open_ = False
-                    break
-                batch.extend(jobs)
+        more = True
+        while more:
+            batch, more = self._jobs.take()
             if batch:
                 self._commit(batch)
-                self._deliver(batch)
+                deliver(batch)
         self._disconnect()
         self._database.release()
 
-    def _commit(self, batch: Sequence[_Job]) -> None:
+    def _commit(self, batch: Sequence[Job]) -> None:
         """Carry a batch out together or, if one of it fails, one by one."""
         try:
             self._attempt(batch, careful=False)
@@ -201,7 +119,7 @@ class Writer:
         except Exception:  # noqa: BLE001 - whatever one operation met, its neighbours go on
             self._commit_alone(batch)
 
-    def _commit_alone(self, batch: Sequence[_Job]) -> None:
+    def _commit_alone(self, batch: Sequence[Job]) -> None:
         for done, job in enumerate(batch):
             try:
                 self._attempt([job], careful=True)
@@ -213,7 +131,7 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - the caller's to handle
                 job.error = self._database.fault(error)
 
-    def _attempt(self, batch: Sequence[_Job], *, careful: bool) -> None:
+    def _attempt(self, batch: Sequence[Job], *, careful: bool) -> None:
         now = self._begin(batch)
         connection = self._connection
         assert connection is not None  # noqa: S101 - begin made it
@@ -237,7 +155,7 @@ class Writer:
         if self._outlet is not None and (committed := tx.chains.committed()) is not None:
             self._outlet.put(committed)
 
-    def _begin(self, batch: Sequence[_Job]) -> int:
+    def _begin(self, batch: Sequence[Job]) -> int:
         locks = [name for job in batch for name in job.locks]
         fresh = self._connection is None
         try:
@@ -276,30 +194,7 @@ class Writer:
         else:
             connection.close()
 
-    def _fail(self, batch: Sequence[_Job], stopped: Exception) -> None:
+    def _fail(self, batch: Sequence[Job], stopped: Exception) -> None:
         cause = stopped.__cause__
         for job in batch:
             job.error = self._database.fault(cause if isinstance(cause, Exception) else stopped)
-
-    def _deliver(self, batch: Sequence[_Job]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
-        for job in batch:
-            if job.loop is not None:
-                by_loop.setdefault(job.loop, []).append(job)
-            elif job.error is not None:
-                _log.error("audit events could not be written: %s", job.error)
-        for loop, jobs in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_resolve, jobs)
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                continue
-
-
-def _resolve(jobs: Sequence[_Job]) -> None:
-    for job in jobs:
-        if job.future is None or job.future.done():
-            continue
-        if job.error is not None:
-            job.future.set_exception(job.error)
-        else:
-            job.future.set_result(job.result)

@@ -197,8 +197,7 @@ async def test_a_call_put_into_the_state_by_a_client_is_admitted_too(rooms: Room
 async def test_a_whole_float_is_the_integer_it_is_in_json(rooms: Rooms) -> None:
     """RFC 8785 knows one number 1: shown, signed and run as the integer."""
     room = rooms(ai(pay(amount=1.0)))  # type: ignore[arg-type]
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert repr(asked.value["request"]["arguments"]["amount"]) == "1"
     await room.decide(asked)
     assert repr(room.ledger.paid) == "[1]"

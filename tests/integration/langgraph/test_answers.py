@@ -86,8 +86,7 @@ def _deep() -> Any:
 @pytest.mark.parametrize("name", sorted(BAD))
 async def test_a_bad_answer_by_id_costs_nothing(rooms: Rooms, name: str) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     good = room.sign(asked)
 
     await room.resume({asked.id: BAD[name](good)})
@@ -112,8 +111,7 @@ async def test_a_bad_answer_in_mode_raise_is_the_hosts_invalid_resume(
     rooms: Rooms, name: str
 ) -> None:
     room = rooms.paying(on_invalid="raise")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     good = room.sign(asked)
 
     with pytest.raises(ValidationError) as caught:
@@ -135,8 +133,7 @@ async def test_a_bare_bad_answer_stays_refused_and_the_good_one_by_id_works(
     rooms: Rooms, bad: Any
 ) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     inputs: list[Any] = [Command(resume=bad), None, None]
     for given in inputs:
         await room.run(given)
@@ -153,8 +150,7 @@ async def test_a_bare_bad_answer_stays_refused_and_the_good_one_by_id_works(
 @pytest.mark.anyio
 async def test_a_bare_good_answer_counts_when_one_question_is_open(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume(room.sign(asked))
     assert room.ledger.paid == [100]
 
@@ -176,8 +172,7 @@ async def test_a_bare_answer_with_two_questions_open_runs_nothing(rooms: Rooms) 
 @pytest.mark.parametrize("empty", [{}, {1: "x"}])
 async def test_a_map_that_is_no_map_of_ids_runs_nothing(rooms: Rooms, empty: Any) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     with suppress(Exception):  # LangGraph may refuse it in its own words
         await room.resume(empty)
     assert room.ledger.paid == []
@@ -188,8 +183,7 @@ async def test_a_map_that_is_no_map_of_ids_runs_nothing(rooms: Rooms, empty: Any
 @pytest.mark.anyio
 async def test_none_is_no_answer(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume({asked.id: None})
     await room.run(None)
     (still,) = await room.asked()
@@ -202,8 +196,7 @@ async def test_none_is_no_answer(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_an_answer_for_an_unknown_id_changes_nothing(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume({"f" * 32: room.sign(asked)})
     assert room.ledger.paid == []
     assert [still.id for still in await room.asked()] == [asked.id]
@@ -234,8 +227,7 @@ async def test_positional_lists_are_refused(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_keys_of_another_installation_do_not_count(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     with pytest.raises(Exception, match=r"seal|altered|sealed"):
         OTHER.resume_value(asked, ApprovalDecision(kind="approve"))
     value = copy.deepcopy(asked.value)
@@ -250,8 +242,7 @@ async def test_an_altered_question_is_not_signed(rooms: Rooms) -> None:
     from adapter import InvalidAnswer
 
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     value = copy.deepcopy(asked.value)
     value["request"]["arguments"]["amount"] = 1
     with pytest.raises(InvalidAnswer):
@@ -261,8 +252,7 @@ async def test_an_altered_question_is_not_signed(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_good_answers_count_after_many_bad_ones_which_are_merged(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     for number in range(25):
         await room.resume({asked.id: {"junk": number}})
     refused = await room.events("answer_refused")
@@ -277,8 +267,7 @@ async def test_good_answers_count_after_many_bad_ones_which_are_merged(rooms: Ro
 @pytest.mark.anyio
 async def test_a_refused_bare_answer_does_not_mark_a_later_question(rooms: Rooms) -> None:
     room = rooms(ai(pay("c1")), ai(pay("c2", 200)))
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume("junk")
     await room.decide(asked)
     (later,) = await room.asked()

@@ -48,8 +48,7 @@ async def refusal(room: Room, call_id: str = "c1") -> dict[str, Any]:
 @pytest.mark.anyio
 async def test_an_approved_call(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.run(None)
     await room.decide(asked)
     assert await kinds(room) == ["proposed", "requested", "decided", "started", "succeeded"]
@@ -108,8 +107,7 @@ async def test_a_call_over_budget(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a_rejected_call(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "reject", reason="no", reviewer="ann")
     assert await kinds(room) == ["proposed", "requested", "decided"]
     (decided,) = await room.events("decided")
@@ -133,8 +131,7 @@ async def test_an_expired_call(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a_forged_answer(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.resume({asked.id: {**room.sign(asked), "mac": "0" * 64}})
     assert await kinds(room) == ["proposed", "requested", "answer_refused"]
 
@@ -142,8 +139,7 @@ async def test_a_forged_answer(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a_replayed_answer(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     answer = room.sign(asked)
     await room.resume({asked.id: answer})

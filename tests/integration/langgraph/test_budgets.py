@@ -240,8 +240,7 @@ async def test_an_unknown_turn_resets_no_known_one(rooms: Rooms) -> None:
 async def test_spend_of_a_paused_turn_is_counted_once(rooms: Rooms) -> None:
     """LIM-05: budget 100, spend 60, pause, answer, spend 30: 90."""
     room = rooms(using(50, 10, pay()), using(20, 10), budgets=Budgets(tokens_per_thread=100))
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert await used(room, "tokens") == 60
     await room.run(None)
     await room.resume({asked.id: "junk"})
@@ -490,7 +489,7 @@ async def test_the_model_that_answered_is_paid_where_it_has_a_price(
 
 async def test_a_rate_of_model_calls_ends_the_run_until_its_window_is_over(rooms: Rooms) -> None:
     clock = Clock()
-    room = rooms(budgets=Budgets(model_rate="2/minute"), clock=clock)
+    room = rooms(budgets=Budgets(model_rate="2/minute"), store="adapter.db", clock=clock)
     for n in range(3):
         await room.say(str(n))
     assert (len(room.model.sent), await said(room)) == (2, TOO_OFTEN)
@@ -507,7 +506,7 @@ async def test_a_rate_of_model_calls_ends_the_run_until_its_window_is_over(rooms
 async def test_a_rate_of_tool_calls_refuses_each_call_over_it(rooms: Rooms) -> None:
     clock = Clock()
     lines = [ai(*[note(n) for n in range(4)]), ai(text="one"), ai(note(9)), ai(text="two")]
-    room = rooms(*lines, budgets=Budgets(tool_rate="3/30s"), clock=clock)
+    room = rooms(*lines, budgets=Budgets(tool_rate="3/30s"), store="adapter.db", clock=clock)
     await room.run(hello(), by("bob", room))
     assert len(room.ledger.of("note")) == 3
     (over,) = [m for m in (await room.results()).values() if m.status == "error"]
@@ -521,10 +520,9 @@ async def test_a_rate_of_tool_calls_refuses_each_call_over_it(rooms: Rooms) -> N
 async def test_a_gated_call_pays_one_token_over_question_and_answer(rooms: Rooms) -> None:
     clock = Clock()
     lines = [ai(pay("c1", 1)), ai(text="one"), ai(pay("c2", 2)), ai(text="two"), ai(pay("c3", 3))]
-    room = rooms(*lines, budgets=Budgets(tool_rate="2/minute"), clock=clock)
+    room = rooms(*lines, budgets=Budgets(tool_rate="2/minute"), store="adapter.db", clock=clock)
     for expected in ([1], [1, 2]):
-        await room.say()
-        (asked,) = await room.asked()
+        asked = await room.question()
         await room.run(None)
         await room.resume({asked.id: "junk"})
         await room.decide(asked)
@@ -537,12 +535,10 @@ async def test_a_gated_call_pays_one_token_over_question_and_answer(rooms: Rooms
 
 async def test_rejected_calls_take_no_token(rooms: Rooms) -> None:
     lines = [ai(pay("c1", 1)), ai(text="one"), ai(pay("c2", 2)), ai(text="two")]
-    room = rooms(*lines, budgets=Budgets(tool_rate="1/minute"), clock=Clock())
-    await room.say()
-    (asked,) = await room.asked()
+    room = rooms(*lines, budgets=Budgets(tool_rate="1/minute"), store="adapter.db", clock=Clock())
+    asked = await room.question()
     await room.decide(asked, "reject", reason="no")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     assert room.ledger.paid == [2]
 
@@ -554,7 +550,9 @@ async def test_the_rate_of_a_tool_is_everybodys(rooms: Rooms) -> None:
 
     spec = free("tick", Effects(read_only=True), limits=Limits(rate="2/minute"))
     lines = [one for n in range(4) for one in (ai(call("tick", f"t{n}", text="x")), ai(text="e"))]
-    room = rooms(*lines, tools=[tool_of(tick, "tick")], specs=[spec], clock=Clock())
+    room = rooms(
+        *lines, tools=[tool_of(tick, "tick")], specs=[spec], store="adapter.db", clock=Clock()
+    )
     for n, user in enumerate(["bob", "ann", "eve", "bob"]):
         mine = room.on(f"thread-{n}")
         await mine.run(hello(), by(user, mine))

@@ -97,18 +97,46 @@ async def test_a_rejection_ends_the_turn(paused: Room) -> None:
     assert await said(paused) == FOREVER
     assert (len(paused.model.sent), await raised(paused)) == (2, 0)
     # the next turn asks anew
-    await paused.say("again")
-    (asked,) = await paused.asked()
+    asked = await paused.question("again")
     await paused.decide(asked)
     assert await raised(paused) == 2
     assert len(paused.model.sent) > 2
 
 
+async def test_a_question_that_a_new_message_overtook_is_void(paused: Room) -> None:
+    (old,) = await paused.asked()
+    answer = paused.sign(old)
+    (before,) = await paused.store.requested("thread-1")
+    await paused.say("never mind, something else")
+    (row,) = await paused.store.requested("thread-1")
+    assert row.key != before.key
+    found = await paused.store.get(before.key)
+    assert found is not None
+    assert found.status == "void"
+    assert len(await paused.events("void")) == 1
+    (asked,) = await paused.asked()
+    await paused.resume({old.id: answer})
+    assert (await raised(paused), len(paused.model.sent)) == (0, 2)
+    await paused.decide(asked)
+    assert await raised(paused) == 2
+    await paused.verified()
+
+
+async def test_a_fork_from_before_the_question_leaves_it_open(paused: Room) -> None:
+    (before,) = await paused.store.requested("thread-1")
+    first = [state async for state in paused.agent.aget_state_history(paused.config)][-1]
+    assert not first.values.get("messages")
+    await paused.agent.ainvoke({"messages": [HumanMessage("another way")]}, first.config)
+    open_now = {row.key for row in await paused.store.requested("thread-1")}
+    assert before.key in open_now
+    assert len(open_now) == 2
+    assert await paused.events("void") == []
+
+
 async def test_a_question_that_expired_ends_the_turn(rooms: Rooms) -> None:
     clock = Clock()
     room = rooms(*notes(5), budgets=asking(model_calls_per_turn=2), clock=clock, approval_ttl=60)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     clock.advance(60)
     await room.resume({asked.id: room.sign(asked)})
     assert await said(room) == TURN
@@ -152,8 +180,7 @@ async def test_a_replayed_answer_raises_nothing(paused: Room) -> None:
 async def test_the_answer_of_one_thread_is_none_for_a_copy(rooms: Rooms) -> None:
     saver = InMemorySaver()
     room = rooms(*notes(9), budgets=asking(model_calls_per_turn=2), saver=saver)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     copy_thread(saver, "thread-1", "thread-2")
     other = room.on("thread-2")
     await other.resume({asked.id: room.sign(asked)})
@@ -239,8 +266,7 @@ async def test_who_asked_may_not_approve_their_own_raise(rooms: Rooms) -> None:
 
 async def test_pending_calls_run_before_the_question(rooms: Rooms) -> None:
     room = rooms(ai(pay()), ai(text="paid"), budgets=asking(model_calls_per_turn=1))
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["request"]["kind"] == "tool"
     await room.decide(asked)
     assert room.ledger.paid == [100]
@@ -267,8 +293,7 @@ async def test_a_budget_of_tool_calls_is_raised_after_it_refused_one(rooms: Room
 
 async def test_a_refused_raise_of_tool_calls_ends_the_turn(rooms: Rooms) -> None:
     room = rooms(*notes(3), budgets=asking(tool_calls_per_turn=1))
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "reject", reason="no")
     assert await said(room) == TURN
     assert len(room.model.sent) == 2
@@ -277,7 +302,7 @@ async def test_a_refused_raise_of_tool_calls_ends_the_turn(rooms: Rooms) -> None
 
 
 async def test_nobody_is_asked_about_a_limit_that_cannot_be_raised(rooms: Rooms) -> None:
-    room = rooms(budgets=asking(model_rate="1/hour"), clock=Clock())
+    room = rooms(budgets=asking(model_rate="1/hour"), store="adapter.db", clock=Clock())
     await room.say()
     await room.say()
     assert await room.asked() == []
@@ -291,13 +316,11 @@ async def test_tokens_and_cost_are_raised_by_their_size(rooms: Rooms) -> None:
         budgets=asking(tokens_per_thread=100),
     )
     await room.say()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["request"]["arguments"]["unit"] == "tokens"
     await room.decide(asked)
     assert await counted(room, "thread:thread-1:tokens") == 240
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["request"]["arguments"]["limit"] == 200
 
 

@@ -112,8 +112,7 @@ async def test_a_run_may_lower_what_needs_no_approval_and_not_take_it_back(
     room = rooms(
         line, specs=[spec, free("note"), free("look", READ)], agent={"context_schema": form}
     )
-    await room.say(context=form(max_amount=50))
-    (asked,) = await room.asked()
+    asked = await room.question(context=form(max_amount=50))
     await room.run(Command(resume={asked.id: True}))
     assert room.ledger.paid == []
     (asked,) = await room.asked()

@@ -15,8 +15,7 @@ from adapter.core.signing import to_iso
 @pytest.mark.anyio
 async def test_an_edit_runs_the_edited_arguments(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "edit", edited_args={"to": "carol", "amount": 42})
     assert room.ledger.all == [{"tool": "send_money", "to": "carol", "amount": 42}]
     assert (await room.results())["c1"].content == "sent 42 to carol"
@@ -29,8 +28,7 @@ async def test_an_edit_runs_the_edited_arguments(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a_rejection_tells_the_model_why(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "reject", reason="not this month")
     assert room.ledger.paid == []
     error = error_of((await room.results())["c1"])
@@ -44,8 +42,7 @@ async def test_a_rejection_tells_the_model_why(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_a_response_stands_in_for_the_tool(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "respond", response="I paid it by hand.")
     assert room.ledger.paid == []
     result = (await room.results())["c1"]
@@ -68,8 +65,7 @@ BAD_EDITS: dict[str, Any] = {
 @pytest.mark.parametrize("name", sorted(BAD_EDITS))
 async def test_an_edit_is_validated_like_the_models_call(rooms: Rooms, name: str) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "edit", edited_args=BAD_EDITS[name])
     (still,) = await room.asked()
     assert still.id == asked.id
@@ -84,8 +80,7 @@ async def test_a_kind_that_was_not_offered_does_not_count(rooms: Rooms) -> None:
     rule = ApprovalRule(name="narrow", allowed=("approve", "reject"))
     specs[0] = gated("send_money", approval=rule)
     room = rooms(ai(pay()), tools=tools, specs=specs)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["request"]["allowed"] == ["approve", "reject"]
     with pytest.raises(InvalidAnswer):
         room.sign(asked, "edit", edited_args={"to": "x", "amount": 1})
@@ -133,8 +128,7 @@ async def test_a_tool_the_policy_denies_is_not_even_asked_about(rooms: Rooms) ->
 @pytest.mark.anyio
 async def test_a_policy_that_denies_meanwhile_wins_over_an_approval(rooms: Rooms) -> None:
     room = rooms.paying(store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = room.sign(asked)
 
     strict = rooms(saver=room.saver, store="adapter.db", policy=Policy(deny={"send_money": "no"}))
@@ -147,8 +141,7 @@ async def test_a_policy_that_denies_meanwhile_wins_over_an_approval(rooms: Rooms
 @pytest.mark.anyio
 async def test_a_changed_rule_asks_again_under_another_binding(rooms: Rooms) -> None:
     room = rooms.paying(store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     tools, specs = money_tools(rooms.ledger)
     specs[0] = gated("send_money", approval=ApprovalRule(name="stricter"))
 
@@ -168,8 +161,7 @@ async def test_a_changed_rule_asks_again_under_another_binding(rooms: Rooms) -> 
 async def test_an_answer_past_its_own_expiry_does_not_count(rooms: Rooms) -> None:
     clock = Clock()
     room = rooms.paying(clock=clock)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = room.sign(asked, expires_at=to_iso(START + 60_000))
     clock.advance(61)
     await room.resume({asked.id: answer})
@@ -183,8 +175,7 @@ async def test_a_masked_argument_is_neither_shown_nor_editable(rooms: Rooms) -> 
     tools, specs = money_tools(rooms.ledger)
     specs[0] = gated("send_money", masks=("to",))
     room = rooms(ai(pay("c1", 100, "acct-4711-secret")), tools=tools, specs=specs)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["request"]["arguments"] == {"to": "***", "amount": 100}
     bad = force_sign(room, asked, "edit", {"to": "eve", "amount": 100})
     await room.resume({asked.id: bad})
@@ -198,8 +189,7 @@ async def test_a_masked_argument_is_neither_shown_nor_editable(rooms: Rooms) -> 
 @pytest.mark.anyio
 async def test_after_a_rejection_the_model_may_propose_anew_and_is_asked_anew(rooms: Rooms) -> None:
     room = rooms(ai(pay("c1")), ai(pay("c2", 5)))
-    await room.say()
-    (first,) = await room.asked()
+    first = await room.question()
     old = room.sign(first)
     await room.decide(first, "reject", reason="too much")
     (second,) = await room.asked()
@@ -214,8 +204,7 @@ async def test_after_a_rejection_the_model_may_propose_anew_and_is_asked_anew(ro
 async def test_the_request_tells_a_reviewer_what_is_asked(rooms: Rooms) -> None:
     clock = Clock()
     room = rooms(ai(call("send_money", "c1", to="bob", amount=100)), clock=clock)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     assert asked.value["type"] == "agent_adapter.approval"
     assert set(asked.value) == {"type", "binding", "request", "seal"}
     request = asked.value["request"]

@@ -182,8 +182,7 @@ async def test_an_agent_inside_another_graph_is_answered_through_it(
 async def test_a_restarted_executor_takes_the_answer(rooms: Rooms) -> None:
     saver = InMemorySaver()
     before = rooms.paying(saver=saver, store="adapter.db")
-    await before.say()
-    (asked,) = await before.asked()
+    asked = await before.question()
     await before.store.aclose()
 
     after = rooms(saver=saver, store="adapter.db")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from typing import Annotated, Any
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command, Interrupt, interrupt
@@ -13,10 +15,17 @@ from typing_extensions import TypedDict
 from adapter.langgraph.host import (
     TaskAnswers,
     configurable,
+    is_resumed,
+    is_sent,
+    last_pause,
     pause_id,
+    pauses_at,
     resume_map,
+    start_input,
+    superstep,
     task_answers,
     task_scratchpad,
+    write_channels,
 )
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -166,3 +175,95 @@ async def test_the_same_holds_for_async_nodes_and_send() -> None:
     seen.clear()
     await built.ainvoke(Command(resume={second.id: "b"}), CONFIG)
     assert sorted(seen, key=str) == sorted([(second.id, "keyed"), (first.id, None)], key=str)
+
+
+class Crowd(TypedDict, total=False):
+    log: Annotated[list[Any], operator.add]
+
+
+def crowded(look: Any) -> Any:
+    """``a`` and ``b`` run together, ``b`` pauses; ``later`` is deferred."""
+    graph: Any = StateGraph(Crowd)
+
+    def a(_: Crowd) -> Crowd:
+        look("a")
+        return {"log": ["a"]}
+
+    def b(_: Crowd) -> Crowd:
+        look("b")
+        return {"log": [interrupt({"question": "b?"})]}
+
+    graph.add_node("a", a).add_node("b", b).add_node("later", lambda _: {}, defer=True)
+    graph.add_edge(START, "a").add_edge(START, "b").add_edge(["a", "b"], "later")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def test_which_nodes_run_in_a_superstep_is_known_to_each_of_them() -> None:
+    seen: dict[str, Any] = {}
+
+    def look(name: str) -> None:
+        found = superstep(configurable(), ("a", "b", "later"))
+        seen.setdefault(name, []).append((found, is_resumed(configurable())))
+
+    app = crowded(look)
+    app.invoke({"log": []}, CONFIG)
+    (a, a_resumed), (b, _) = seen["a"][0], seen["b"][0]
+    assert (a.active, b.active, a.namespace) == (("a", "b"), ("a", "b"), "")
+    assert a.run is b.run
+    assert a.checkpoint_id == b.checkpoint_id
+    assert app.get_state(CONFIG).config["configurable"]["checkpoint_id"] == a.checkpoint_id
+    app.invoke(Command(resume="yes"), CONFIG)
+    again, b_resumed = seen["b"][1]
+    assert (a_resumed, b_resumed) == (False, True)
+    assert again.checkpoint_id == b.checkpoint_id
+    assert again.run is not b.run
+
+
+def test_a_tasks_last_pause_is_found_in_the_checkpointer() -> None:
+    found: list[Any] = []
+
+    def look(_name: str) -> None:
+        conf = configurable()
+        at = pauses_at(conf)
+        assert at is not None
+        found.append(last_pause(conf, at[0].get_tuple(at[1])))
+
+    app = crowded(look)
+    app.invoke({"log": []}, CONFIG)
+    (asked,) = [pause for task in app.get_state(CONFIG).tasks for pause in task.interrupts]
+    found.clear()
+    app.invoke(None, CONFIG)
+    assert found == [(asked,)]
+    assert last_pause({}, None) == ()
+
+
+def test_a_task_that_a_send_started_is_told_apart() -> None:
+    from langgraph.config import get_config
+    from langgraph.types import Send
+
+    sent: list[bool] = []
+    graph: Any = StateGraph(Crowd)
+
+    def look(_: Crowd) -> Crowd:
+        sent.append(is_sent(get_config()))
+        return {}
+
+    graph.add_node("a", look)
+    graph.add_conditional_edges(START, lambda _: ["a", Send("a", {})], ["a"])
+    graph.compile().invoke({"log": []})
+    assert sorted(sent) == [False, True]
+
+
+def test_a_branch_at_the_start_sees_the_input_and_writes_channels() -> None:
+    graph: Any = StateGraph(Crowd)
+
+    def begin(_: Any, config: RunnableConfig) -> list[str]:
+        conf = config["configurable"]
+        given = start_input(conf)
+        write_channels(conf, [("log", [f"given {given['log']}"])])
+        return ["a"]
+
+    graph.add_node("a", lambda _: {"log": ["a"]})
+    graph.add_conditional_edges(START, begin, ["a"])
+    out = graph.compile().invoke({"log": ["x"]})
+    assert "given ['x']" in out["log"]

@@ -72,8 +72,7 @@ async def test_a_model_cannot_fill_in_what_the_host_does(
 async def test_progress_of_an_approved_tool_arrives_once(rooms: Rooms) -> None:
     name = "with_runtime"
     room = rooms(ai(call(name, "o1", text="x")), tools=[build(rooms)[name]], specs=[gated(name)])
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer: Any = Command(resume={asked.id: room.sign(asked)})
     parts = [p async for p in room.agent.astream(answer, room.config, stream_mode="custom")]
     assert parts == [{"progress": "x"}]

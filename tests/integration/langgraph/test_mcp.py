@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 from langchain_mcp_adapters.client import MultiServerMCPClient
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
-from tests.support.graphs import CONFIG, Own
+from tests.support.graphs import ASK, CONFIG, Own
 from tests.support.room import Rooms, error_of, open_questions, paired
-from tests.support.script import ai, call
+from tests.support.script import Script, ai, call
+from tests.support.toolkit import graph_of
 
-from adapter import ApprovalDecision, Effects
+from adapter import ApprovalDecision, Effects, Executor
 from adapter.core.policy import Policy
-from adapter.langgraph import registry_of
+from adapter.langgraph import AdapterMiddleware, registry_of, tool_node
 
 SERVER = Path(__file__).resolve().parents[2] / "support" / "mcp_server.py"
 PAY = call("pay", "p1", to="bob", amount=7)
@@ -172,6 +174,56 @@ async def test_results_of_a_server_are_masked_in_blocks_and_artifacts(
     ended = await own.run()
     assert "ann@example.org" not in repr(ended)
     assert "***" in str(ended["messages"][-2].content)
+
+
+@pytest.mark.anyio
+async def test_in_a_synchronous_graph_a_servers_tools_work_and_ask(
+    rooms: Rooms, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "mcp.jsonl"
+    lines = ai(PAY, call("look", "l1", text="x"))
+    own = Own(rooms, ASKS, lines, tools=await tools_of(stdio(ledger)))
+    await asyncio.to_thread(own.graph.invoke, ASK, CONFIG)
+    question = await asked(own)
+    assert effects(ledger, "pay") == []
+    ended = await asyncio.to_thread(own.graph.invoke, answer(own, question), CONFIG)
+    assert len(effects(ledger, "pay")) == 1
+    found = {m.tool_call_id: m for m in ended["messages"] if isinstance(m, ToolMessage)}
+    assert "paid 7 to bob" in str(found["p1"].content)
+    assert "ann@example.org" in str(found["l1"].content)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("front", ["agent", "tool_node"])
+async def test_in_a_synchronous_run_of_every_front_end_a_servers_tools_work(
+    rooms: Rooms, tmp_path: Path, front: str
+) -> None:
+    tools = await tools_of(stdio(tmp_path / "mcp.jsonl"))
+    registry = registry_of(tools, [Policy().spec(tool.name) for tool in tools])
+    executor = Executor(registry, store=rooms.store("adapter.db"))
+    lines = ai(PAY)
+    app: Any
+    if front == "agent":
+        app = create_agent(Script.of(lines), tools, middleware=[AdapterMiddleware(executor)])
+    else:
+        app = graph_of(tool_node(registry, executor=executor))
+    given = ASK if front == "agent" else {"messages": [lines]}
+    ended = await asyncio.to_thread(app.invoke, given, CONFIG)
+    assert "paid 7 to bob" in repr(ended["messages"])
+    assert len(effects(tmp_path / "mcp.jsonl", "pay")) == 1
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_gone_is_a_tool_error_in_a_synchronous_graph(
+    rooms: Rooms, tmp_path: Path
+) -> None:
+    ledger = tmp_path / "mcp.jsonl"
+    with http(ledger) as connection:
+        tools = await tools_of(connection)
+    own = Own(rooms, Policy(), ai(PAY), tools=tools)
+    ended = await asyncio.to_thread(own.graph.invoke, ASK, CONFIG)
+    assert error_of(ended["messages"][-2])["kind"] == "ToolFailed"
+    assert effects(ledger, "pay") == []
 
 
 @pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from langchain.agents.middleware import (
@@ -14,17 +14,14 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 from langchain.agents.middleware.types import ToolCallRequest, hook_config
-from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
-from langgraph.graph.message import add_messages
-from langgraph.prebuilt import ToolNode
-from langgraph.types import Command, RetryPolicy
-from tests.support.room import Room, Rooms, free, gated, money_tools, open_questions, pay, tool_of
+from langchain_core.messages import ToolMessage
+from langgraph.types import Command, interrupt
+from tests.support.front_ends import FrontEnd, desk
+from tests.support.room import Room, Rooms, free, gated, pay, tool_of
 from tests.support.script import ai, call
-from typing_extensions import TypedDict, override
+from typing_extensions import override
 
-from adapter.langgraph import AdapterMiddleware
+from adapter import ToolUsageError
 
 APPROVAL = "agent_adapter.approval"
 
@@ -103,13 +100,12 @@ async def test_retry_outside_a_raising_middleware_runs_once(rooms: Rooms) -> Non
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("order", ["ours first", "ours last"])
+@pytest.mark.parametrize("where", ["after", "before"])
 async def test_the_hosts_review_beside_ours_still_needs_our_signature(
-    rooms: Rooms, order: str
+    rooms: Rooms, where: str
 ) -> None:
     review = HumanInTheLoopMiddleware(interrupt_on={"send_money": True})
-    where: dict[str, Any] = {"after": [review]} if order == "ours first" else {"before": [review]}
-    room = rooms.paying(**where)
+    room = rooms.paying(**around(where, review))
     await room.say()
     for _ in range(4):
         asked = await room.asked()
@@ -123,11 +119,10 @@ async def test_the_hosts_review_beside_ours_still_needs_our_signature(
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("order", ["ours first", "ours last"])
-async def test_an_edit_in_the_hosts_review_is_what_we_ask_about(rooms: Rooms, order: str) -> None:
+@pytest.mark.parametrize("where", ["after", "before"])
+async def test_an_edit_in_the_hosts_review_is_what_we_ask_about(rooms: Rooms, where: str) -> None:
     review = HumanInTheLoopMiddleware(interrupt_on={"send_money": True})
-    where: dict[str, Any] = {"after": [review]} if order == "ours first" else {"before": [review]}
-    room = rooms.paying(**where)
+    room = rooms.paying(**around(where, review))
     await room.say()
     (first,) = await room.asked()
     edited = {"name": "send_money", "args": {"to": "bob", "amount": 5}}
@@ -141,11 +136,10 @@ async def test_an_edit_in_the_hosts_review_is_what_we_ask_about(rooms: Rooms, or
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("order", ["ours first", "ours last"])
-async def test_an_invalid_edit_in_the_hosts_review_runs_nothing(rooms: Rooms, order: str) -> None:
+@pytest.mark.parametrize("where", ["after", "before"])
+async def test_an_invalid_edit_in_the_hosts_review_runs_nothing(rooms: Rooms, where: str) -> None:
     review = HumanInTheLoopMiddleware(interrupt_on={"send_money": True})
-    where: dict[str, Any] = {"after": [review]} if order == "ours first" else {"before": [review]}
-    room = rooms.paying(**where)
+    room = rooms.paying(**around(where, review))
     await room.say()
     (first,) = await room.asked()
     edited = {"name": "send_money", "args": {"to": "bob", "amount": "5", "force": True}}
@@ -156,13 +150,12 @@ async def test_an_invalid_edit_in_the_hosts_review_runs_nothing(rooms: Rooms, or
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("order", ["ours first", "ours last"])
+@pytest.mark.parametrize("where", ["after", "before"])
 async def test_the_hosts_review_cannot_turn_a_free_call_into_a_gated_one(
-    rooms: Rooms, order: str
+    rooms: Rooms, where: str
 ) -> None:
     review = HumanInTheLoopMiddleware(interrupt_on={"note": True})
-    where: dict[str, Any] = {"after": [review]} if order == "ours first" else {"before": [review]}
-    room = rooms(ai(call("note", "n1", text="x")), **where)
+    room = rooms(ai(call("note", "n1", text="x")), **around(where, review))
     await room.say()
     (first,) = await room.asked()
     edited = {"name": "send_money", "args": {"to": "eve", "amount": 5}}
@@ -257,6 +250,46 @@ async def test_a_middleware_that_runs_everything_twice(rooms: Rooms, where: str,
     await room.results()
 
 
+class AskBehind(AgentMiddleware[Any, Any, Any]):
+    """Asks after the tool has run."""
+
+    @override
+    async def awrap_tool_call(
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
+    ) -> ToolMessage | Command[Any]:
+        result = await handler(request)
+        interrupt("shall the model see it?")
+        return result
+
+
+@pytest.mark.anyio
+async def test_a_question_behind_the_tool_is_answered_outside_ours(rooms: Rooms) -> None:
+    room = rooms.paying(before=[AskBehind()])
+    await room.say()
+    await room.decide(await ours(room))
+    (question,) = await room.asked()
+    assert question.value == "shall the model see it?"
+    await room.resume({question.id: "yes"})
+    assert room.ledger.paid == [100]
+    assert (await room.results())["c1"].content == "sent 100 to bob"
+
+
+@pytest.mark.anyio
+async def test_a_question_behind_the_tool_is_refused_inside_ours_and_repeats_nothing(
+    rooms: Rooms,
+) -> None:
+    room = rooms.paying(after=[AskBehind()])
+    await room.say()
+    with pytest.raises(ToolUsageError, match="Put it before the adapter"):
+        await room.decide(await ours(room))
+    assert await room.status("c1") == ["succeeded"]
+    await room.run(None)
+    assert room.ledger.paid == [100]
+    assert (await room.results())["c1"].content == "sent 100 to bob"
+
+
 class Skip(AgentMiddleware[Any, Any, Any]):
     """Answers in the tool's place and never runs it."""
 
@@ -325,103 +358,68 @@ async def test_a_jump_to_the_tools_after_a_decision_repeats_nothing(
 
 # ----------------------------------------------------- a ToolNode of one's own, wrapped with ours
 
-
-class State(TypedDict):
-    messages: Annotated[list[AnyMessage], add_messages]
-
-
-def hand_built(
-    rooms: Rooms, calls: list[Any], *, handle: Any, tool: Any = None, spec: Any = None
-) -> tuple[Any, Room]:
-    tools, specs = money_tools(rooms.ledger)
-    if tool is not None:
-        tools, specs = [*tools, tool], [*specs, spec]
-    room = rooms(tools=tools, specs=specs)
-    ours = AdapterMiddleware(room.executor)
-    node = ToolNode(tools, handle_tool_errors=handle, awrap_tool_call=ours.awrap_tool_call)
-    graph = StateGraph(State)
-    graph.add_node("model", lambda _: {"messages": [ai(*calls, id="m1")]})
-    graph.add_node("tools", node)
-    graph.add_edge(START, "model")
-    graph.add_edge("model", "tools")
-    return graph.compile(checkpointer=InMemorySaver()), room
-
-
-CONFIG: Any = {"configurable": {"thread_id": "own"}}
-ASK: Any = {"messages": [HumanMessage("go")]}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("handle", [True, False, "oops"])
-async def test_error_handling_of_the_node_does_not_swallow_the_pause(
-    rooms: Rooms, handle: Any
-) -> None:
-    graph, room = hand_built(rooms, [pay()], handle=handle)
-    await graph.ainvoke(ASK, CONFIG)
-    state = await graph.aget_state(CONFIG)
-    (asked,) = open_questions(state)
-    assert not any(isinstance(m, ToolMessage) for m in state.values["messages"])
-    await graph.ainvoke(Command(resume={asked.id: room.sign(asked)}), CONFIG)
-    assert room.ledger.paid == [100]
+WRAPPED = FrontEnd("wrapper", "async")
 
 
 @pytest.mark.anyio
 async def test_a_node_that_hides_our_refusals_still_runs_nothing_twice(rooms: Rooms) -> None:
-    graph, room = hand_built(rooms, [pay()], handle=True)
-    await graph.ainvoke(ASK, CONFIG)
-    state = await graph.aget_state(CONFIG)
-    (asked,) = open_questions(state)
+    room = desk(rooms, WRAPPED, ai(pay()), handle=True)
+    await room.say()
+    (asked,) = await room.asked()
+    paused = (await room.agent.aget_state(room.config)).config
     answer: Any = Command(resume={asked.id: room.sign(asked)})
-    await graph.ainvoke(answer, CONFIG)
+    await room.run(answer)
     for _ in range(2):
-        await graph.ainvoke(answer, state.config)
+        await room.run(answer, paused)
     assert room.ledger.paid == [100]
 
 
 @pytest.mark.anyio
 async def test_one_node_with_several_gated_calls_asks_one_after_the_other(rooms: Rooms) -> None:
-    graph, room = hand_built(rooms, [pay("c1", 1), pay("c2", 2), pay("c3", 3)], handle=False)
-    await graph.ainvoke(ASK, CONFIG)
+    room = desk(rooms, WRAPPED, ai(pay("c1", 1), pay("c2", 2), pay("c3", 3)))
+    await room.say()
     seen = []
     for _ in range(3):
-        (asked,) = open_questions(await graph.aget_state(CONFIG))
+        (asked,) = await room.asked()
         seen.append(asked.value["request"]["call_id"])
-        await graph.ainvoke(None, CONFIG)
-        await graph.ainvoke(Command(resume={asked.id: "junk"}), CONFIG)
-        (asked,) = open_questions(await graph.aget_state(CONFIG))
-        await graph.ainvoke(Command(resume={asked.id: room.sign(asked)}), CONFIG)
+        await room.run(None)
+        await room.resume({asked.id: "junk"})
+        (asked,) = await room.asked()
+        await room.decide(asked)
     assert seen == ["c1", "c2", "c3"]
     assert room.ledger.paid == [1, 2, 3]
-    state = await graph.aget_state(CONFIG)
-    assert len([m for m in state.values["messages"] if isinstance(m, ToolMessage)]) == 3
+    assert set(await room.results()) == {"c1", "c2", "c3"}
 
 
 @pytest.mark.anyio
-async def test_a_slow_free_sibling_in_one_node_is_waited_for(rooms: Rooms) -> None:
-    """The pause leaves the node while the sibling still runs; the answer must not trip over it."""
+@pytest.mark.parametrize("asks", ["the gate", "a tool itself"])
+async def test_a_slow_free_sibling_in_one_node_is_waited_for(rooms: Rooms, asks: str) -> None:
+    """A pause would leave the node while the sibling still runs, and the answer trip over it."""
 
     async def slow(text: str) -> str:
         rooms.ledger.add(tool="slow")
         await asyncio.sleep(0.3)
         return "slow done"
 
-    graph, room = hand_built(
+    async def ask(text: str) -> str:
+        return f"heard {interrupt(text)}"
+
+    second = pay("c1", 1) if asks == "the gate" else call("ask", "c1", text="who?")
+    room = desk(
         rooms,
-        [call("slow", "s1", text="x"), pay("c1", 1)],
-        handle=False,
-        tool=tool_of(slow, "slow"),
-        spec=free("slow"),
+        WRAPPED,
+        ai(call("slow", "s1", text="x"), second),
+        tools=[tool_of(slow, "slow"), tool_of(ask, "ask")],
+        specs=[free("slow"), free("ask"), gated("send_money")],
     )
-    await graph.ainvoke(ASK, CONFIG)
-    (asked,) = open_questions(await graph.aget_state(CONFIG))
-    await graph.ainvoke(Command(resume={asked.id: room.sign(asked)}), CONFIG)
-    assert room.ledger.paid == [1]
+    await room.say()
+    (asked,) = await room.asked()
+    value = room.sign(asked) if asks == "the gate" else "me"
+    await room.resume({asked.id: value})
     assert len(room.ledger.of("slow")) == 1
-    state = await graph.aget_state(CONFIG)
-    assert [m.content for m in state.values["messages"] if isinstance(m, ToolMessage)] == [
-        "slow done",
-        "sent 1 to bob",
-    ]
+    found = await room.results()
+    assert found["s1"].content == "slow done"
+    assert found["c1"].content == ("sent 1 to bob" if asks == "the gate" else "heard me")
 
 
 @pytest.mark.anyio
@@ -429,41 +427,17 @@ async def test_a_slow_free_sibling_in_one_node_is_waited_for(rooms: Rooms) -> No
 async def test_each_kind_of_first_answer_keeps_the_second_answers_place(
     rooms: Rooms, end: str
 ) -> None:
-    graph, room = hand_built(rooms, [pay("c1", 1), pay("c2", 2)], handle=False)
-    await graph.ainvoke(ASK, CONFIG)
-    (asked,) = open_questions(await graph.aget_state(CONFIG))
+    room = desk(rooms, WRAPPED, ai(pay("c1", 1), pay("c2", 2)))
+    await room.say()
+    (asked,) = await room.asked()
     more: Any = {
         "edit": {"edited_args": {"to": "bob", "amount": 10}},
         "respond": {"response": "by hand"},
         "reject": {"reason": "no"},
     }.get(end, {})
-    await graph.ainvoke(Command(resume={asked.id: room.sign(asked, end, **more)}), CONFIG)
-    (asked,) = open_questions(await graph.aget_state(CONFIG))
+    await room.decide(asked, end, **more)
+    (asked,) = await room.asked()
     assert asked.value["request"]["call_id"] == "c2"
-    await graph.ainvoke(Command(resume={asked.id: room.sign(asked)}), CONFIG)
+    await room.decide(asked)
     first = {"approve": [1], "edit": [10]}.get(end, [])
     assert room.ledger.paid == [*first, 2]
-
-
-@pytest.mark.anyio
-async def test_a_retry_policy_on_the_node_repeats_neither_question_nor_effect(
-    rooms: Rooms,
-) -> None:
-    policy = RetryPolicy(max_attempts=3, initial_interval=0.0, jitter=False, retry_on=Exception)
-    tools, specs = money_tools(rooms.ledger)
-    room = rooms(tools=[*tools, failing(rooms)], specs=[*specs, gated("odd")])
-    raising = AdapterMiddleware(room.executor, on_tool_failure="raise")
-    node = ToolNode([*tools, failing(rooms)], awrap_tool_call=raising.awrap_tool_call)
-    graph = StateGraph(State)
-    graph.add_node("model", lambda _: {"messages": [ai(call("odd", "o1", text="x"), id="m1")]})
-    graph.add_node("tools", node, retry_policy=policy)
-    graph.add_edge(START, "model")
-    graph.add_edge("model", "tools")
-    built = graph.compile(checkpointer=InMemorySaver())
-    await built.ainvoke(ASK, CONFIG)
-    (asked,) = open_questions(await built.aget_state(CONFIG))
-    assert room.ledger.of("odd") == []
-    with pytest.raises(Exception, match=r"odd failed|used before"):
-        await built.ainvoke(Command(resume={asked.id: room.sign(asked)}), CONFIG)
-    assert len(room.ledger.of("odd")) == 1
-    assert len(await room.on("own").events("requested")) == 1

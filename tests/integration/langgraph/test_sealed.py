@@ -31,8 +31,7 @@ async def paid(rooms: Rooms, thread: str = "thread-1") -> Room:
             raise lost.pop()
 
     room = rooms(ai(pay("c1")), store="adapter.db", thread=thread, after_tool=[hook])
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     with pytest.raises(Lost):
         await room.decide(asked)
     return room

@@ -83,8 +83,7 @@ async def test_no_secret_is_anywhere_a_caller_can_look(
 @pytest.mark.anyio
 async def test_no_secret_is_in_the_adapters_own_file(rooms: Rooms) -> None:
     room = rooms.paying(store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     await room.store.aclose()
     raw = (rooms.folder / "adapter.db").read_bytes()
@@ -109,8 +108,7 @@ async def test_a_key_in_the_config_is_not_copied_into_question_or_audit(rooms: R
 async def test_the_question_alone_does_not_authorize(rooms: Rooms) -> None:
     """A33: everything shown, put together any way, is no answer."""
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     value = asked.value
     decision = room.sign(asked)["decision"]
     parts = [

@@ -54,8 +54,7 @@ async def test_nothing_is_found_in_an_agent_under_our_middleware(rooms: Rooms) -
     assert said(report, "warning") == said(report, "note") == set()
     assert rooms.ledger.all == []
     assert room.model.sent == []
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     assert rooms.ledger.paid == [100]  # the tools are the agent's own again
 
@@ -191,7 +190,7 @@ async def test_what_cannot_be_tried_is_said(rooms: Rooms) -> None:
     alone = StateGraph(MessagesState)
     alone.add_node("tools", ToolNode(money_tools(rooms.ledger)[0]))
     alone.add_edge(START, "tools")
-    assert ("raw ToolNode", "look") in said(await selftest(alone.compile()), "note")
+    assert ("raw ToolNode", "look") in said(await selftest(alone.compile()), "hole")
     with pytest.raises(ConfigurationError, match="no compiled graph"):
         await selftest(empty)
 

@@ -31,8 +31,7 @@ async def test_an_expired_request_ends_as_a_message_and_the_thread_goes_on(
 ) -> None:
     clock = Clock()
     room = rooms.paying(clock=clock, approval_ttl=60)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = room.sign(asked)
     clock.advance(60)
     given: Any = {
@@ -51,8 +50,7 @@ async def test_an_expired_request_ends_as_a_message_and_the_thread_goes_on(
 async def test_a_request_is_good_until_the_last_millisecond(rooms: Rooms) -> None:
     clock = Clock()
     room = rooms.paying(clock=clock, approval_ttl=60)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     clock.advance(59.999)
     await room.decide(asked)
     assert room.ledger.paid == [100]
@@ -132,8 +130,7 @@ async def test_a_store_away_before_the_question(rooms: Rooms, names: tuple[str, 
 @pytest.mark.parametrize("names", [("get",), ("claim",), ("get", "claim", "open", "charge")])
 async def test_a_store_away_at_the_answer_keeps_it(rooms: Rooms, names: tuple[str, ...]) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     broken = break_store(room, *names)
     with pytest.raises(StoreUnavailable):
         await room.decide(asked)
@@ -149,8 +146,7 @@ async def test_a_store_away_at_the_answer_keeps_it(rooms: Rooms, names: tuple[st
 @pytest.mark.anyio
 async def test_a_store_away_at_a_bad_answer_runs_nothing(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     broken = break_store(room, "charge", "append")
     with pytest.raises(StoreUnavailable):
         await room.resume({asked.id: "junk"})
@@ -166,8 +162,7 @@ async def test_a_store_away_at_the_settlement_never_repeats_the_effect(rooms: Ro
         await asyncio.sleep(0)
 
     room = rooms.paying(sleep=no_wait, lease=0.2)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     broken = break_store(room, "settle")
     with pytest.raises(StoreUnavailable):
         await room.decide(asked)
@@ -184,14 +179,13 @@ async def test_a_store_away_at_the_settlement_never_repeats_the_effect(rooms: Ro
 @pytest.mark.anyio
 async def test_a_settlement_that_comes_back_in_time_is_recorded(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     broken = break_store(room, "settle")
 
     async def back(_: float) -> None:
         broken.down = False
 
-    object.__setattr__(room.executor._runner, "sleep", back)
+    object.__setattr__(room.executor._stages.claimer.runner, "sleep", back)
     await room.decide(asked)
     assert room.ledger.paid == [100]
     assert await room.status("c1") == ["succeeded"]
@@ -206,8 +200,7 @@ async def test_a_removed_folder_fails_closed_and_comes_back(rooms: Rooms, when: 
     first = rooms.paying(store="data/adapter.db")
     answer: Any = None
     if when == "between":
-        await first.say()
-        (asked,) = await first.asked()
+        asked = await first.question()
         answer = Command(resume={asked.id: first.sign(asked)})
     else:
         await first.store.prepare()
@@ -237,8 +230,7 @@ async def test_a_removed_folder_fails_closed_and_comes_back(rooms: Rooms, when: 
 @pytest.mark.anyio
 async def test_a_read_only_file_fails_closed(rooms: Rooms) -> None:
     room = rooms.paying(store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.store.aclose()
 
     # SQLite's own read-only mode: file permissions mean nothing to root, who may run these tests.
@@ -268,8 +260,7 @@ async def test_any_thread_id_has_one_text_form(rooms: Rooms, thread: Any) -> Non
 
     given = UUID("12345678-1234-5678-1234-567812345678") if thread == "uuid" else thread
     room = rooms.paying(thread=given)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.on(str(given)).decide(asked)
     assert room.ledger.paid == [100]
     assert {event["thread_id"] for event in await room.events()} == {str(given)}
@@ -280,8 +271,7 @@ async def test_a_thread_copied_after_its_answer_was_saved_asks_again(rooms: Room
     """The copy brings a saved answer along that is not for it: void, and asked anew."""
     saver = InMemorySaver()
     room = rooms.paying(saver=saver)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     broken = break_store(room, "claim")
     with pytest.raises(StoreUnavailable):
         await room.decide(asked)
@@ -309,8 +299,7 @@ async def test_revoked_between_save_and_claim_asks_again(rooms: Rooms) -> None:
     from adapter import KeyRing
 
     room = rooms.paying(store="adapter.db")
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     break_store(room, "claim")
     with pytest.raises(StoreUnavailable):
         await room.decide(asked)
@@ -364,8 +353,7 @@ async def main(folder, own, config, answer):
             error = getattr(raised, "code", repr(raised))
         own = room.on(own)
         room.model.then(ai(pay("own", 7)))
-        await own.say()
-        (asked,) = await own.asked()
+        asked = await own.question()
         await own.resume({asked.id: "junk"})
         await own.decide(asked)
         await room.store.aclose()
@@ -379,8 +367,7 @@ async def asked_here(rooms: Rooms) -> tuple[str, str]:
     """Ask in this process; the paused checkpoint's config and an answer, as JSON."""
     async with AsyncSqliteSaver.from_conn_string(str(rooms.folder / "graph.db")) as saver:
         room = rooms.paying(store="adapter.db", saver=saver)
-        await room.say()
-        (asked,) = await room.asked()
+        asked = await room.question()
         config = (await room.agent.aget_state(room.config)).config
         await room.store.aclose()
     return json.dumps(config), json.dumps({asked.id: room.sign(asked)})

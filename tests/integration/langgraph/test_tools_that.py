@@ -175,8 +175,7 @@ async def test_a_rejected_tool_asks_nothing(rooms: Rooms) -> None:
         return str(interrupt("which colour?"))
 
     room = room_of(rooms, odd)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked, "reject", reason="no")
     assert await room.asked() == []
     assert error_of((await room.results())["o1"])["kind"] == "ApprovalDenied"

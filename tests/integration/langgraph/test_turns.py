@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from tests.support.room import Rooms, error_of, free, money_tools, paired, pay, tool_of
+from langchain_core.tools import BaseTool
+from tests.support.room import Room, Rooms, error_of, free, money_tools, paired, pay, tool_of
 from tests.support.script import ai, call
 
 from adapter import Budgets, Effects, Limits, ToolFailed
@@ -66,8 +67,7 @@ async def test_a_late_answer_at_the_overtaken_checkpoint_is_refused(rooms: Rooms
     from adapter import ApprovalAlreadyDecided
 
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     paused = (await room.agent.aget_state(room.config)).config
     await room.say("never mind")
     with pytest.raises(ApprovalAlreadyDecided):
@@ -80,8 +80,7 @@ async def test_a_message_and_an_answer_in_one_command(rooms: Rooms) -> None:
     from langgraph.types import Command
 
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     both: Any = Command(
         update={"messages": [HumanMessage("wait")]}, resume={asked.id: room.sign(asked)}
     )
@@ -123,8 +122,7 @@ async def test_the_system_prompt_stays_first_in_a_mended_history(rooms: Rooms) -
 @pytest.mark.anyio
 async def test_a_fork_alone_voids_nothing(rooms: Rooms) -> None:
     room = rooms.paying()
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     history = [state async for state in room.agent.aget_state_history(room.config)]
     before = history[-1].config
     room.model.then(ai(text="on the fork"))
@@ -142,29 +140,40 @@ def open_ids(state: Any) -> list[str]:
 # ------------------------------------------------------------------------------ cancelled runs
 
 
-@pytest.mark.anyio
-async def test_a_cancelled_run_settles_and_the_next_message_is_paired(rooms: Rooms) -> None:
+def slow_tool(rooms: Rooms, seconds: float) -> tuple[BaseTool, asyncio.Event]:
+    """A tool that tells when it has begun, and ends so many seconds later."""
     started = asyncio.Event()
 
     async def slow(text: str) -> str:
         rooms.ledger.add(tool="slow")
         started.set()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(seconds)
         return "slow done"
 
-    _, specs = money_tools(rooms.ledger)
-    room = rooms(
-        ai(call("slow", "s1", text="x"), call("note", "n1", text="y")),
-        ai(text="fine"),
-        tools=[tool_of(slow, "slow")],
-        specs=[free("slow"), *specs],
-        cancel_grace=5,
-    )
+    return tool_of(slow, "slow"), started
+
+
+async def cancelled(room: Room, started: asyncio.Event) -> None:
+    """Cancel the thread's first run while its tool runs."""
     run = asyncio.create_task(room.say("one"))
     await asyncio.wait_for(started.wait(), 10)
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_run_settles_and_the_next_message_is_paired(rooms: Rooms) -> None:
+    slow, started = slow_tool(rooms, 0.2)
+    _, specs = money_tools(rooms.ledger)
+    room = rooms(
+        ai(call("slow", "s1", text="x"), call("note", "n1", text="y")),
+        ai(text="fine"),
+        tools=[slow],
+        specs=[free("slow"), *specs],
+        cancel_grace=5,
+    )
+    await cancelled(room, started)
 
     await room.say("two")
 
@@ -178,26 +187,15 @@ async def test_a_cancelled_run_settles_and_the_next_message_is_paired(rooms: Roo
 
 @pytest.mark.anyio
 async def test_a_call_that_outlives_the_grace_is_in_doubt(rooms: Rooms) -> None:
-    started = asyncio.Event()
-
-    async def slow(text: str) -> str:
-        rooms.ledger.add(tool="slow")
-        started.set()
-        await asyncio.sleep(60)
-        return "never"
-
+    slow, started = slow_tool(rooms, 60)
     room = rooms(
         ai(call("slow", "s1", text="x")),
         ai(text="fine"),
-        tools=[tool_of(slow, "slow")],
+        tools=[slow],
         specs=[free("slow")],
         cancel_grace=0.05,
     )
-    run = asyncio.create_task(room.say("one"))
-    await asyncio.wait_for(started.wait(), 10)
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+    await cancelled(room, started)
     await room.say("two")
     assert len(room.ledger.of("slow")) == 1
     assert ("s1", "CallInDoubt") in shape(room.model.sent[-1])
@@ -207,13 +205,7 @@ async def test_a_call_that_outlives_the_grace_is_in_doubt(rooms: Rooms) -> None:
 @pytest.mark.anyio
 async def test_an_error_of_one_task_does_not_tear_a_running_sibling(rooms: Rooms) -> None:
     """A raised error makes LangGraph cancel the other tasks; theirs are settled all the same."""
-    started = asyncio.Event()
-
-    async def slow(text: str) -> str:
-        rooms.ledger.add(tool="slow")
-        started.set()
-        await asyncio.sleep(0.2)
-        return "slow done"
+    slow, started = slow_tool(rooms, 0.2)
 
     async def broken(text: str) -> str:
         await started.wait()
@@ -221,7 +213,7 @@ async def test_an_error_of_one_task_does_not_tear_a_running_sibling(rooms: Rooms
 
     room = rooms(
         ai(call("slow", "s1", text="x"), call("broken", "b1", text="x")),
-        tools=[tool_of(slow, "slow"), tool_of(broken, "broken")],
+        tools=[slow, tool_of(broken, "broken")],
         specs=[free("slow"), free("broken")],
         middleware={"on_tool_failure": "raise"},
     )
@@ -385,8 +377,7 @@ async def test_no_client_resets_a_budget_by_writing_the_state(rooms: Rooms) -> N
 @pytest.mark.anyio
 async def test_the_state_shows_this_turns_events_and_totals(rooms: Rooms) -> None:
     room = rooms(ai(call("note", "n1", text="x"), pay()))
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     values = (await room.agent.aget_state(room.config)).values
     assert values["total_tool_calls"] == 2

@@ -42,8 +42,7 @@ async def test_an_approved_tool_that_times_out_after_its_effect_runs_once(
     rooms: Rooms, where: str, mode: str
 ) -> None:
     room = late(rooms, where, gated("odd"), middleware={"on_tool_failure": mode})
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     state = await room.agent.aget_state(room.config)
     answer = {asked.id: room.sign(asked)}
     await room.resume(answer)

@@ -101,8 +101,7 @@ def test_a_retry_runs_under_the_saved_decision(operations: Operations) -> None:
 async def test_a_swept_question_is_an_expiry_at_the_next_run(rooms: Rooms, trigger: str) -> None:
     clock = Clock()
     room = rooms.paying(clock=clock, approval_ttl=60)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     answer = {asked.id: room.sign(asked)}
     clock.advance(60)
     operator = Operator(journal=room.executor.journal, keys=room.approval.keys)
@@ -118,8 +117,7 @@ async def test_a_swept_question_is_an_expiry_at_the_next_run(rooms: Rooms, trigg
 async def test_an_answer_in_time_wins_over_the_sweeper(rooms: Rooms) -> None:
     clock = Clock()
     room = rooms.paying(clock=clock, approval_ttl=60)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     await room.decide(asked)
     clock.advance(60)
     operator = Operator(journal=room.executor.journal, keys=room.approval.keys)
@@ -131,8 +129,7 @@ async def test_an_answer_in_time_wins_over_the_sweeper(rooms: Rooms) -> None:
 async def test_sweeper_and_answer_at_the_deadline_have_one_winner(rooms: Rooms) -> None:
     clock = Clock()
     room = rooms.paying(clock=clock, approval_ttl=60)
-    await room.say()
-    (asked,) = await room.asked()
+    asked = await room.question()
     clock.advance(60)
     operator = Operator(journal=room.executor.journal, keys=room.approval.keys)
     deciding: Any = room.decide(asked)

@@ -119,6 +119,13 @@ async def test_a_charge_counts_and_shows(store: SqlStore) -> None:
     assert (turn.head.seq, turn.head.hash) == (1, turn.recent[0].hash)
 
 
+async def test_any_number_of_counters_is_shown(store: SqlStore) -> None:
+    scopes = [f"s{n}" for n in range(70)]
+    await store.charge([charge(scope, None, n + 1) for n, scope in enumerate(scopes)])
+    turn = await store.charge([], show=[*scopes, "never", "s0"], refunds=[charge("s3", None, 2)])
+    assert turn.used == {**{f"s{n}": n + 1 for n in range(70)}, "s3": 2, "never": 0}
+
+
 async def test_a_spent_counter_charges_and_writes_nothing(store: SqlStore) -> None:
     await store.charge([charge("b", 5, 5)])
     charges = [charge("c"), charge("a"), charge("b", 5)]

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.integration.stores.records import T, event, key, question
+from tests.integration.stores.records import T, claim, event, key, question
 
 from adapter.core.errors import AdapterError, ConfigurationError, StoreUnavailable
+from adapter.core.store import Charge, Vote
 from adapter.stores import SqlStore, open_store
 
 pytestmark = pytest.mark.anyio
@@ -127,4 +128,53 @@ async def test_a_question_past_its_time_uses_the_servers_clock(postgresql_uri: s
         row = connection.execute("SELECT extract(epoch FROM clock_timestamp()) * 1000").fetchone()
     assert row is not None
     assert 0 <= int(row[0]) - opened.now < 10_000
+    await closed(store)
+
+
+TIMES = {
+    "calls": ("issued_at", "expires_at", "lease_until", "updated_at"),
+    "votes": ("created_at",),
+    "counters": ("updated_at",),
+    "rate_marks": ("at",),
+}
+
+
+async def test_no_time_in_a_row_is_the_workers(
+    postgresql_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker whose clock stands at 1970 asks, votes, counts and claims."""
+    monkeypatch.setattr("adapter.stores.database._process_clock", lambda: 1)
+    monkeypatch.setattr("time.time_ns", lambda: 1_000_000)
+    monkeypatch.setattr("time.time", lambda: 0.001)
+    store = open_store(postgresql_uri)
+    rate = Charge(scope="window", limit=9, window=60.0, mark="one")
+    await store.open(question(ttl=60.0))
+    assert await store.vote(
+        Vote(key=key(), reviewer="ann", kid="k", answer="a", executed_digest="x", decision={}), ()
+    )
+    claimed = await store.claim(claim(lease=60.0, charges=(Charge(scope="turn"), rate)))
+    assert claimed.state == "claimed"
+    await closed(store)
+    with psycopg.connect(postgresql_uri) as connection:
+        (schema,) = connection.execute(
+            "SELECT table_schema FROM information_schema.tables WHERE table_name = 'rate_marks'"
+        ).fetchone() or ("",)
+        (now,) = connection.execute(
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+        ).fetchone() or (0,)
+        for table, columns in TIMES.items():
+            for column in columns:
+                found = connection.execute(
+                    f"SELECT {column} FROM {schema}.{table}".encode()
+                ).fetchall()
+                assert found, table
+                for (time,) in found:
+                    assert now - 60_000 < time < now + 60_001, (table, column)
+
+
+async def test_in_tests_every_time_is_the_bound_one(postgresql_uri: str) -> None:
+    store = open_store(postgresql_uri, clock=lambda: 1_000)
+    opened = await store.open(question(ttl=60.0))
+    assert opened.row is not None
+    assert (opened.now, opened.row.issued_at, opened.row.expires_at) == (1_000, 1_000, 61_000)
     await closed(store)

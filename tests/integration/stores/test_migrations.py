@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
+from tests.integration.stores.records import T, event
 
 import adapter.stores
+from adapter.core.chain import read_link
 from adapter.stores import open_store
 from adapter.stores.prepare import HEAD
 from adapter.stores.schema import VERSION_TABLE, tables
@@ -72,12 +75,37 @@ async def test_the_migrations_make_the_schema_of_the_code(durable_uri: str) -> N
     await store.aclose()
 
 
-def test_the_newest_revision_is_the_one_the_code_expects() -> None:
+def migrations() -> Config:
     config = Config()
     folder = Path(adapter.stores.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "newline")
-    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+    return config
+
+
+def test_the_newest_revision_is_the_one_the_code_expects() -> None:
+    assert ScriptDirectory.from_config(migrations()).get_heads() == [HEAD]
+
+
+async def test_a_database_of_the_first_revision_goes_on_counting_its_runs(
+    durable_uri: str,
+) -> None:
+    store = open_store(durable_uri)
+    for n, run_id in enumerate(("r1", "r1", "r2")):
+        await store.append([event(f"e{n}", run_id=run_id)])
+    engine, config = store._database.engine, migrations()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        postgresql = engine.dialect.name == "postgresql"
+        config.attributes["schema"] = "agent_adapter" if postgresql else None
+        command.downgrade(config, "0001")
+    await store.aclose()
+    later = open_store(durable_uri)
+    for n, run_id in enumerate(("r1", "r2", "r3"), 3):
+        await later.append([event(f"e{n}", run_id=run_id)])
+    links = await later.events(T)
+    assert [read_link(one.line).run_seq for one in links] == [1, 2, 1, 3, 2, 1]
+    await later.aclose()
 
 
 def test_processes_that_start_at_once_migrate_once(durable_uri: str) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 
 import pytest
 from tests.integration.stores.records import T
+from tests.support.racing import raced
 
 from adapter.core.chain import GENESIS, read_link
 from adapter.stores import open_store
@@ -51,30 +50,11 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
 
-def raced(uri: str, *, workers: int, rounds: int) -> list[list[int]]:
-    """Let processes claim the same calls at once; return each one's claimed and refused."""
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WORK, uri, f"w{n}", str(rounds)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(workers)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [[int(n) for n in process.communicate(timeout=90)[0].split()] for process in processes]
-
-
 async def test_each_call_is_claimed_by_one_of_four_processes(durable_uri: str) -> None:
     rounds = 100
-    counts = await asyncio.to_thread(raced, durable_uri, workers=4, rounds=rounds)
+    counts = await asyncio.to_thread(
+        raced, WORK, *([durable_uri, f"w{n}", str(rounds)] for n in range(4))
+    )
     assert sum(claimed for claimed, _ in counts) == rounds
     assert sum(refused for _, refused in counts) == 3 * rounds
 

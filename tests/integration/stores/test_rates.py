@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.stores.backends import Clock
 from tests.integration.stores.records import T, charge, claim, event, key, question, ungated
+from tests.support.racing import raced
 
 from adapter.core.store import Charge
 from adapter.stores import MemoryStore, SqlStore, open_store
@@ -340,28 +339,8 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
 
-def raced(uri: str, *, workers: int, runs: int) -> list[list[int]]:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", WORK, uri, f"w{n}", str(runs)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(workers)
-    ]
-    for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    return [[int(n) for n in process.communicate(timeout=90)[0].split()] for process in processes]
-
-
 async def test_exactly_ten_of_fifty_runs_in_two_processes_pass(durable_uri: str) -> None:
-    counts = await asyncio.to_thread(raced, durable_uri, workers=2, runs=25)
+    counts = await asyncio.to_thread(raced, WORK, *([durable_uri, f"w{n}", "25"] for n in range(2)))
     assert sum(passed for passed, _ in counts) == 10
     assert sum(refused for _, refused in counts) == 40
     store = open_store(durable_uri)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.property.core.test_canonical import ANYTHING, JSON
+from tests.support.bindings import BINDING, HEX, KEYS
 
 from adapter.core.answers import AnswerCheck
 from adapter.core.decisions import ApprovalDecision
@@ -26,29 +27,10 @@ from adapter.core.signing import (
 )
 from adapter.core.types import JsonObject
 
-KEYS = KeyRing.from_secret(bytes(range(32)))
 PAIR = Key(kid="own", alg="Ed25519", purpose="decision", secret=bytes(range(32)), reviewer="rita")
 SEAL = Key(kid="seal2", alg="Ed25519", purpose="seal", secret=bytes(range(1, 33)))
 ED = KeyRing([PAIR, SEAL])
 RINGS = st.sampled_from([KEYS, ED])
-BINDING = Binding(
-    audience="here",
-    thread_id="t",
-    checkpoint_ns="ns",
-    task_id="k",
-    tool_call_id="c",
-    tool="send",
-    kind="tool",
-    arguments_digest="a",
-    schema_digest="s",
-    policy_digest="p",
-    allowed=("approve", "reject"),
-    quorum=1,
-    issued_at=1,
-    expires_at=2,
-    approval_id=None,
-)
-HEX = BINDING.hex()
 NOW = 1_800_000_000_000
 OTHER: dict[str, st.SearchStrategy[Any]] = {
     "allowed": st.sets(st.sampled_from(["approve", "edit", "reject", "respond"]), min_size=1).map(

@@ -230,3 +230,85 @@ def test_a_file_cannot_claim_to_be_the_server(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("LANGSMITH_LANGGRAPH_API_VARIANT=local_dev\n", encoding="utf-8")
     assert not AgentSettings.load({}, file).served
+
+
+# ------------------------------------------------------------------------- the provider's key
+
+OWN_KEY = "sk-proj-" + "aZ3_" * 39
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sk-...",
+        "<your key>",
+        "your-api-key-here-0123456789",
+        "sk-your-key-goes-here-0000",
+        "sk-xxxxxxxxxxxxxxxxxxxxxxxx",
+        "changeme-changeme-changeme",
+        "${OPENAI_API_KEY}",
+        "sk-dummy",
+        "sk-short",
+        "0123456789abcdef0123456789abcdef",
+        "sk-proj-with a blank in the middle of it",
+        "sk-proj-schlüssel-0123456789",
+    ],
+)
+def test_what_cannot_be_the_providers_key_is_refused_without_showing_it(key: str) -> None:
+    message = refusal(AGENT_MODEL="openai:gpt-4o-mini", OPENAI_API_KEY=key)
+    assert "OPENAI_API_KEY" in message
+    assert "AGENT_MODEL=demo" in message
+    assert key not in message
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        {"AGENT_MODEL": "openai:gpt-4o-mini", "OPENAI_API_KEY": OWN_KEY},
+        {"AGENT_MODEL": "openai:gpt-4o-mini", "OPENAI_API_KEY": f"{OWN_KEY}xxxxxxyour-dummy"},
+        {"AGENT_MODEL": "anthropic:claude-x", "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"},
+        {"AGENT_MODEL": "openai:gpt-4o-mini"},
+    ],
+)
+def test_what_may_be_the_providers_key_is_taken(env: dict[str, str]) -> None:
+    assert load(**env).model == env["AGENT_MODEL"]
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:8000/v1", "https://models.example.org"])
+@pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+def test_a_server_of_ones_own_may_want_any_word_for_a_key(name: str, address: str) -> None:
+    given = {"AGENT_MODEL": "openai:own", "OPENAI_API_KEY": "dummy", name: address}
+    assert load(**given).model == "openai:own"
+    assert "no request can carry" in refusal(**{**given, "OPENAI_API_KEY": "two words"})
+    there = {**given, name: "https://api.openai.com/v1"}
+    assert "OPENAI_BASE_URL" in refusal(**there)
+
+
+@pytest.mark.parametrize("model", ["gpt-4o-mini", "o3-mini", "openai:gpt-4o-mini"])
+def test_a_model_named_without_its_provider_needs_the_same_key(model: str) -> None:
+    assert "OPENAI_API_KEY" in refusal(AGENT_MODEL=model, OPENAI_API_KEY="sk-...")
+    assert "ANTHROPIC_API_KEY" in refusal(AGENT_MODEL="claude-x", ANTHROPIC_API_KEY="your-key")
+
+
+@pytest.mark.parametrize("model", ["demo", "anthropic:claude-x", "whatever"])
+def test_a_placeholder_that_no_model_uses_is_left_alone(model: str) -> None:
+    assert load(AGENT_MODEL=model, OPENAI_API_KEY="sk-...").model == model
+
+
+def test_a_placeholder_key_in_the_file_is_refused_unless_the_environment_has_one(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / ".env"
+    file.write_text("AGENT_MODEL=openai:gpt-4o-mini\nOPENAI_API_KEY=sk-...\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="still a placeholder"):
+        AgentSettings.load({"OPENAI_API_KEY": ""}, file)
+    assert AgentSettings.load({"OPENAI_API_KEY": OWN_KEY}, file).model == "openai:gpt-4o-mini"
+
+
+def test_the_key_is_read_from_the_environment_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENT_MODEL", "openai:gpt-4o-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-...")
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY"):
+        AgentSettings.load(None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shop:
+    monkeypatch.chdir(tmp_path)  # no store of the person who runs the tests
     monkeypatch.setenv("COLUMNS", "120")
     return Shop(monkeypatch)
 
@@ -94,6 +96,7 @@ class TestList:
             "thread_id": "thread-1",
             "assistant_id": "assistant-1",
             "expired": False,
+            "where": "thread",
             "value": VALUE,
         }
 

@@ -203,17 +203,34 @@ def test_overdue_questions_are_closed(place: Place, monkeypatch: pytest.MonkeyPa
     async def late(store: SqlStore) -> None:
         await store.open(question(4, key=key("d"), ttl=0.0, tool_call_id="c-late"))
 
-    assert run("approvals", "expire").stdout == "0 expired\n"
     place.on(late)
     done = run("approvals", "expire")
     assert done.exit_code == 0, done.output
-    assert done.stdout.splitlines()[-1] == "1 expired"
+    assert done.stdout.splitlines()[-1].startswith("1 expired, 2 in doubt")
     assert "c-late in thread thread-1" in done.stdout
     assert place.row("d").status == "expired"
     assert place.outcome("d")["error"]["kind"] == "ApprovalExpired"
     assert place.row("c").status == "requested"
     assert len(place.events("expired")) == 1
     assert json.loads(run("approvals", "expire", "--json").stdout) == []
+    assert run("approvals", "expire").stdout == "0 expired\n"
+
+
+def test_a_claim_that_ran_out_is_noted_once_and_shown_the_same_before_and_after(
+    place: Place,
+) -> None:
+    before = run("calls", "list", "--in-doubt").stdout
+    assert "in_doubt" in before
+    assert place.row("a").status == "claimed"
+    done = run("approvals", "expire")
+    assert "in doubt: issue_refund call-1 in thread thread-1" in done.stdout
+    assert {place.row("a").status, place.row("b").status} == {"in_doubt"}
+    run("approvals", "expire")
+    assert len(place.events("in_doubt")) == 2
+    assert run("calls", "list", "--in-doubt").stdout == before
+    assert run("calls", "resolve", "a", "--succeeded", "sent 5", "-y").exit_code == 0
+    assert place.row("a").status == "succeeded"
+    assert place.events("resolved")[0]["before"] == "in_doubt"
 
 
 def test_the_clock_is_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,6 +177,19 @@ class TestEffect:
         assert found.kind == "refused"
         assert "ValidationError" in found.message
 
+    def test_a_flow_that_goes_on_means_done(self) -> None:
+        found = effect_in(state(values={"aa_flow": {"steps": 2}}), one())
+        assert (found.kind, found.message) == ("done", "the flow went on")
+
+    def test_a_flow_that_was_denied_says_why(self) -> None:
+        found = effect_in(state(values={"aa_flow": {"denied": "too dear"}}), one())
+        assert (found.kind, found.message) == ("error", "too dear")
+
+    def test_a_flow_whose_run_failed_is_unknown(self) -> None:
+        result = {"__error__": {"error": "FlowError", "message": "no"}}
+        found = effect_in(state(values={"aa_flow": {"steps": 2}}), one(), result)
+        assert found.kind == "unknown"
+
     def test_neither_open_nor_answered_is_unknown(self) -> None:
         found = effect_in(state(values=messages(("other", "success", "x"))), one())
         assert (found.kind, found.message) == ("unknown", "")

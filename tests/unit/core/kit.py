@@ -8,16 +8,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, ConfigDict
 from typing_extensions import override
 
 from adapter.core.decisions import ApprovalDecision
-from adapter.core.errors import StoreUnavailable
+from adapter.core.errors import StoreUnavailable, ToolTimeout
 from adapter.core.invoke import Fence
 from adapter.core.rules import ApprovalRule
 from adapter.core.spec import Retry, ToolSpec
 from adapter.core.store import CallRow
-from adapter.core.types import Effects, JsonObject
+from adapter.core.types import Effects, JsonObject, ToolCall
 from adapter.core.validation import PydanticSchema
 from adapter.stores.memory import MemoryStore
 from adapter.testing import FrozenClock, ScriptedInvocation, Wired, wired
@@ -141,3 +142,39 @@ async def used(kit: Wired, scope: str = "turn:thread-1:turn-1:tool_calls") -> in
 
 async def hang(_arguments: JsonObject) -> None:
     await asyncio.Event().wait()
+
+
+async def unrecorded(kit: Wired, store: FlakyStore, call: ToolCall, *given: Any) -> None:
+    """Run a call whose outcome cannot be recorded, and let its lease run out."""
+    store.failures["settle"] = 99
+    with pytest.raises(StoreUnavailable):
+        await kit.run(call, *given)
+    store.failures.clear()
+    kit.clock.advance(30)
+
+
+async def outlived(kit: Wired, store: FlakyStore, call: ToolCall, gate: Gate) -> None:
+    """Run a call past its time limit; then its tool ends, and that is recorded."""
+    with pytest.raises(ToolTimeout):
+        await kit.run(call, body=gate, cancellable=False)
+    store.called["settle"] = asyncio.Event()
+    gate.go.set()
+    await store.called["settle"].wait()
+
+
+class Gate:
+    """A tool body that says when it started and waits until it may end."""
+
+    def __init__(self, result: Any = "done") -> None:
+        self.started, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._result = result
+
+    async def __call__(self, _arguments: Any) -> Any:
+        self.started.set()
+        try:
+            await self.go.wait()
+        finally:
+            self.ended.set()
+        if isinstance(self._result, BaseException):
+            raise self._result
+        return self._result

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.core.kit import CARD, PAY
 
 from adapter.core.audit import Auditor, Subject
+from adapter.core.canonical import canonical_bytes
 from adapter.testing import FrozenClock, make_context
 
 AUDIT = Auditor(clock=FrozenClock(7))
@@ -65,3 +66,12 @@ def test_what_cannot_be_printed_is_recorded_all_the_same(name: str) -> None:
     made = body(subject, reason="\ud800")
     assert made["data"] == {"unprintable": True}
     assert made["tool"] == ascii(name)
+
+
+@pytest.mark.parametrize(
+    "facts", [{"b": {"z": 1, "a": 2.0}, "a": None}, {"\u00e4": [1.5, "\u20ac"], "a": "\n"}]
+)
+def test_what_an_event_tells_is_canonical(facts: dict[str, Any]) -> None:
+    made = AUDIT.event("started", make_context(user="Zo\u00eb"), SUBJECT, **facts).body
+    assert made == canonical_bytes(json.loads(made))
+    assert json.loads(made)["data"] == {name: v for name, v in facts.items() if v is not None}

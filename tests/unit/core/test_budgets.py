@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -244,3 +245,13 @@ def test_a_spent_rate_is_another_error(scope: str, words: str) -> None:
     error = exceeded(scope)
     assert isinstance(error, RateLimited)
     assert words in error.message
+
+
+def test_a_call_in_no_turn_has_no_budget_of_a_turn() -> None:
+    place = replace(CTX.place, turnless=True)
+    budgets = Budgets(tool_calls_per_turn=3, tool_calls_per_thread=9)
+    spec = replace(WRITE[0], limits=Limits(per_turn=1, per_user=2))
+    found = scopes(budgets.tool_call(replace(CTX, place=place), spec))
+    assert [limit for _, limit in found] == [9, 2]
+    assert "turn" not in str(budgets.named(replace(CTX, place=place)))
+    assert [limit for _, limit in scopes(budgets.tool_call(CTX, spec))] == [9, 3, 1, 2]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.core.kit import NO, SEND, YES, events, row_of, tool
 
+from adapter.core.approvals import sign_decision
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.deferred import DeferredApproval, is_decided, record_decision
 from adapter.core.errors import (
@@ -18,7 +19,8 @@ from adapter.core.errors import (
     InvalidAnswer,
     ToolUsageError,
 )
-from adapter.core.keys import KeyRing
+from adapter.core.keys import Key, KeyRing
+from adapter.core.recording import record_answer, sealed_request, votes_in
 from adapter.core.rules import ApprovalRule
 from adapter.core.store import Close
 from adapter.core.types import CallStatus
@@ -186,6 +188,78 @@ async def test_two_reviewers_decide_in_the_store() -> None:
         with pytest.raises(InvalidAnswer, match="another one"):
             await port.record(row, ApprovalDecision(approved=True, reviewer="ann"))
         await port.record(row, ApprovalDecision(approved=True, reviewer="bob"))
+        await run(kit)
+        assert len(kit.runs) == 1
+
+
+async def test_who_voted_may_still_say_no() -> None:
+    rule = ApprovalRule(name="two", reason="grave", quorum=2)
+    kit, port = deferred(tool("send", approval=rule))
+    async with kit:
+        row = await port.record(await pending(kit), ApprovalDecision(approved=True, reviewer="ann"))
+        no = ApprovalDecision(approved=False, reason="on second thoughts", reviewer="ann")
+        assert is_decided(await port.record(row, no))
+        with pytest.raises(ApprovalDenied, match="second thoughts"):
+            await run(kit)
+        assert kit.runs == []
+
+
+async def test_a_vote_whose_key_was_revoked_may_be_given_again() -> None:
+    old = Key(kid="old", purpose="decision", secret=bytes(range(1, 33)), created_at=1)
+    new = Key(kid="new", purpose="decision", secret=bytes(range(2, 34)), created_at=2)
+    base = KeyRing.from_secret(SECRET)
+    rule = ApprovalRule(name="two", reason="grave", quorum=2)
+    kit, port = deferred(tool("send", approval=rule))
+    source: Any = port
+    async with kit:
+        source._source = base.changed([old])
+        await port.record(await pending(kit), ApprovalDecision(approved=True, reviewer="ann"))
+        await pending(kit)
+        source._source = base.changed([replace(old, revoked_at=3), new])
+        await port.record(await row_of(kit), ApprovalDecision(approved=True, reviewer="bob"))
+        # a standing vote and a revoked one are no quorum, and the request is listed again
+        row = await pending(kit)
+        assert kit.runs == []
+        assert votes_in(row) == ["bob"]
+        await port.record(row, ApprovalDecision(approved=True, reviewer="ann"))
+        await run(kit)
+        assert len(kit.runs) == 1
+
+
+async def test_what_the_run_would_refuse_is_refused_when_it_is_recorded() -> None:
+    rule = ApprovalRule(name="large", reason="much", roles=("finance",))
+    kit, port = deferred(tool("send", approval=rule))
+    source: Any = port
+    async with kit:
+        source._source = KeyRing.from_secret(SECRET).changed((), {"ann": ["finance"]})
+        row = await pending(kit)
+        assert row.decision["sealed"]["request"]["roles"] == ["finance"]
+        for no in (ApprovalDecision(approved=False, reviewer="tom"), YES):
+            with pytest.raises(InvalidAnswer, match="none of the roles finance"):
+                await port.record(row, no)
+        assert (await row_of(kit)).decision == row.decision
+        await port.record(row, ApprovalDecision(approved=True, reviewer="ann"))
+        await run(kit)
+        assert len(kit.runs) == 1
+
+
+async def test_an_answer_signed_elsewhere_is_recorded_under_the_servers_eyes() -> None:
+    kit, port = deferred()
+    async with kit:
+        row = await pending(kit)
+        sealed = sealed_request(row)
+        signed = sign_decision(port.keys, sealed, YES, decided_at=kit.clock(), reviewer="rita")
+        forged = {**signed, "mac": "0" * 64}
+        with pytest.raises(InvalidAnswer, match="does not know the key"):
+            await record_answer(kit.store, row, forged, now=kit.clock(), judge=port.keys)
+        other = {**signed, "binding": "0" * 64}
+        with pytest.raises(InvalidAnswer, match="other words"):
+            await record_answer(kit.store, row, other, now=kit.clock(), judge=port.keys)
+        # a recorder without the server's keys takes it; the run judges
+        await record_answer(kit.store, row, forged, now=kit.clock())
+        row = await pending(kit)
+        assert kit.runs == []
+        await record_answer(kit.store, row, signed, now=kit.clock(), judge=port.keys)
         await run(kit)
         assert len(kit.runs) == 1
 

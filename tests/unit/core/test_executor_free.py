@@ -17,6 +17,7 @@ from tests.unit.core.kit import (
     kinds,
     row_of,
     tool,
+    unrecorded,
     used,
 )
 from typing_extensions import override
@@ -166,11 +167,7 @@ async def test_a_repeatable_tool_is_taken_over_after_its_lease() -> None:
     call = make_call("put", to="bob")
     kit, store = flaky(PUT)
     async with kit:
-        store.failures["settle"] = 99
-        with pytest.raises(StoreUnavailable):
-            await kit.run(call)
-        store.failures.clear()
-        kit.clock.advance(30)
+        await unrecorded(kit, store, call)
         assert await kit.restarted().run(call, SECOND) == RAN
         assert len(kit.runs) == 2
         assert await used(kit) == 1
@@ -179,11 +176,7 @@ async def test_a_repeatable_tool_is_taken_over_after_its_lease() -> None:
 async def test_an_effect_whose_record_was_lost_is_in_doubt() -> None:
     kit, store = flaky(WRITE)
     async with kit:
-        store.failures["settle"] = 99
-        with pytest.raises(StoreUnavailable):
-            await kit.run(CALL)
-        store.failures.clear()
-        kit.clock.advance(30)
+        await unrecorded(kit, store, CALL)
         with pytest.raises(CallInDoubt):
             await kit.run(CALL, SECOND)
         assert len(kit.runs) == 1

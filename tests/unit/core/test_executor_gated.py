@@ -21,6 +21,7 @@ from tests.unit.core.kit import (
     kinds,
     row_of,
     tool,
+    unrecorded,
     used,
 )
 
@@ -174,12 +175,12 @@ async def test_refused_answers_past_twenty_a_minute_are_merged_in_the_audit() ->
 async def test_an_unaddressed_answer_is_audited_once_however_often_it_is_delivered() -> None:
     async with wired(SEND) as kit:
         await asked(kit)
-        asker = kit.executor._asker
-        assert asker is not None
+        confirmer = kit.executor._stages.confirmer
+        assert confirmer is not None
         bare = Refusal(code="invalid_answer", message="no", digest="d" * 64, delivery="bare")
         for ctx in (FIRST, SECOND):
-            work = await kit.executor._work(CALL, ctx, kit.invocation(CALL), None)
-            await asker._refused(work, bare)
+            work = await kit.executor._stages.admitter.work(CALL, ctx, kit.invocation(CALL), None)
+            await confirmer.asker._refused(work, bare)
         assert (await kinds(kit)).count("answer_refused") == 1
 
 
@@ -558,11 +559,7 @@ async def test_a_lost_claim_of_a_repeatable_tool_is_taken_over_with_its_argument
     kit, store = flaky(tool("gated_put", gated=True, effects=GATED_PUT[0].effects, masks=("card",)))
     edit = ApprovalDecision(edited_args={"to": "ann", "amount": 1})
     async with kit:
-        store.failures["settle"] = 99
-        with pytest.raises(StoreUnavailable):
-            await kit.run(call, FIRST, edit)
-        store.failures.clear()
-        kit.clock.advance(30)
+        await unrecorded(kit, store, call, FIRST, edit)
         result = await kit.restarted().run(call, SECOND)
         assert result == {"ran": {"to": "ann", "amount": 1, "card": CARD}}
         assert len(kit.runs) == 2
@@ -573,11 +570,7 @@ async def test_an_unedited_lost_claim_is_taken_over_with_the_models_arguments() 
     call = make_call("gated_put", to="bob")
     kit, store = flaky(GATED_PUT)
     async with kit:
-        store.failures["settle"] = 99
-        with pytest.raises(StoreUnavailable):
-            await kit.run(call, FIRST, YES)
-        store.failures.clear()
-        kit.clock.advance(30)
+        await unrecorded(kit, store, call, FIRST, YES)
         result = await kit.run(call, SECOND)
         assert result["ran"]["to"] == "bob"
 
@@ -585,11 +578,7 @@ async def test_an_unedited_lost_claim_is_taken_over_with_the_models_arguments() 
 async def test_a_lost_claim_of_another_tool_is_in_doubt_for_ever() -> None:
     kit, store = flaky(SEND)
     async with kit:
-        store.failures["settle"] = 99
-        with pytest.raises(StoreUnavailable):
-            await kit.run(CALL, FIRST, YES)
-        store.failures.clear()
-        kit.clock.advance(30)
+        await unrecorded(kit, store, CALL, FIRST, YES)
         for run in ("run-2", "run-3"):
             with pytest.raises(CallInDoubt):
                 await kit.run(CALL, make_context(run_id=run))
@@ -598,9 +587,9 @@ async def test_a_lost_claim_of_another_tool_is_in_doubt_for_ever() -> None:
 
 async def test_a_row_that_vanished_is_a_store_that_failed() -> None:
     async with wired(SEND) as kit:
-        work = await kit.executor._work(CALL, FIRST, kit.invocation(CALL), None)
+        work = await kit.executor._stages.admitter.work(CALL, FIRST, kit.invocation(CALL), None)
         with pytest.raises(StoreUnavailable, match="lost the row"):
-            await kit.executor._past.earlier(work, None)
+            await kit.executor._stages.past.earlier(work, None)
 
 
 async def test_what_a_tool_says_to_the_model_comes_back_on_replay() -> None:

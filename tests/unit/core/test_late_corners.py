@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
-from tests.unit.core.kit import PUT, SEND, flaky
-from tests.unit.core.test_running import CALL, PUTTING, QUICK, SECOND, Gate, status
+from tests.unit.core.kit import PUT, SEND, Gate, flaky, outlived
+from tests.unit.core.test_running import CALL, PUTTING, QUICK, SECOND, status
 
 from adapter.core.answers import Answer
 from adapter.core.canonical import canonical_bytes, loads, strict_loads
-from adapter.core.errors import ConfigurationError, ToolFailed, ToolTimeout
+from adapter.core.errors import ConfigurationError, ToolFailed
 from adapter.core.invoke import timed
 from adapter.core.journal import identify
 from adapter.core.rules import Condition
@@ -27,11 +27,7 @@ async def test_a_late_result_that_cannot_be_kept_is_recorded_as_failed() -> None
     kit, store = flaky(QUICK)
     gate = Gate(result=object())
     async with kit:
-        with pytest.raises(ToolTimeout):
-            await kit.run(CALL, body=gate, cancellable=False)
-        store.called["settle"] = asyncio.Event()
-        gate.go.set()
-        await store.called["settle"].wait()
+        await outlived(kit, store, CALL, gate)
         assert await status(kit) is CallStatus.FAILED
         with pytest.raises(ToolFailed):
             await kit.run(CALL, SECOND)

@@ -7,9 +7,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from tests.unit.core.kit import CARD, PAY, SEND, WRITE, YES, events, kinds, row_of
+from tests.unit.core.kit import (
+    CARD,
+    GATED_PUT,
+    PAY,
+    PUT,
+    SEND,
+    WRITE,
+    YES,
+    events,
+    flaky,
+    kinds,
+    row_of,
+    tool,
+)
 
 from adapter.core.algorithms import Key
+from adapter.core.budgets import Budgets
+from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import (
     ApprovalAlreadyDecided,
     ApprovalExpired,
@@ -23,6 +38,7 @@ from adapter.core.errors import (
 )
 from adapter.core.keys import KeyRing
 from adapter.core.operating import Operator, Resolution, sign_statement
+from adapter.core.rules import ApprovalRule
 from adapter.core.store import CallRow, Claim
 from adapter.testing import Paused, Wired, make_call, make_context, wired
 
@@ -30,6 +46,7 @@ pytestmark = pytest.mark.anyio
 
 CALL = make_call("send", to="bob", amount=5)
 FREE = make_call("write", id="call-2", to="bob")
+BIG = tool("big", approval=ApprovalRule(name="large", reason="much", quorum=2, roles=("finance",)))
 DONE: dict[str, Any] = {"result": {"sent": 5}}
 LATER = make_context(run_id="run-9")
 
@@ -43,7 +60,7 @@ class Desk:
 
     async def doubt(self, call: Any = CALL, *, lease: float = 0.0, **ctx: Any) -> CallRow:
         """Start a call and lose the worker: the claim stays, its lease runs out."""
-        gated = call.name != "write"
+        gated = call.name not in ("write", "put")
         if gated:
             with pytest.raises(Paused):
                 await self.kit.run(call, make_context(**ctx))
@@ -60,6 +77,20 @@ class Desk:
         store.claim = claim
         return await row_of(self.kit)
 
+    async def doubt_many(self, n: int) -> None:
+        """Lose the worker of one more call of the same message."""
+        claim = self.kit.store.claim
+
+        async def lost(given: Claim) -> Any:
+            await claim(replace(given, lease=0.0))
+            raise StoreUnavailable("the worker is gone")
+
+        store: Any = self.kit.store
+        store.claim = lost
+        with pytest.raises(StoreUnavailable):
+            await self.kit.run(replace(FREE, id=f"free-{n}"), make_context(turn_id=f"turn-{n}"))
+        store.claim = claim
+
     async def say(self, row: CallRow, resolution: Resolution, keys: KeyRing | None = None) -> Any:
         statement = self.operator.statement(row, resolution)
         signature = sign_statement(keys or self.operator.keys, statement)
@@ -68,7 +99,7 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    async with wired(SEND, PAY, WRITE) as kit:
+    async with wired(SEND, PAY, WRITE, PUT, GATED_PUT, BIG) as kit:
         yield Desk(kit, Operator(journal=kit.executor.journal, keys=kit.port.keys))
 
 
@@ -290,6 +321,232 @@ async def test_without_keys_nothing_gated_is_resolved(desk: Desk) -> None:
         bare.statement(row, said())
     with pytest.raises(InvalidAnswer):
         await bare.resolve(row, said())
+
+
+# ------------------------------------------------------------------------ who may say it
+
+
+async def doubted_by_two(desk: Desk) -> tuple[CallRow, Operator]:
+    """A call that two of finance approved, and whose worker is gone."""
+    kit = desk.kit
+    roles = {"ann": ["finance"], "bob": ["finance"], "uma": ["finance"], "tom": ["support"]}
+    kit.port.keys = kit.port.keys.changed((), roles)
+    call = make_call("big", to="bob", amount=500)
+    votes = [ApprovalDecision(approved=True, reviewer=name) for name in ("ann", "bob")]
+    claim = kit.store.claim
+
+    async def lost(given: Claim) -> Any:
+        await claim(replace(given, lease=0.0))
+        raise StoreUnavailable("the worker is gone")
+
+    store: Any = kit.store
+    store.claim = lost
+    with pytest.raises(StoreUnavailable):
+        await kit.run(call, make_context(user="zoe"), *votes)
+    store.claim = claim
+    return await row_of(kit), replace(desk.operator, keys=kit.port.keys)
+
+
+async def stated(operator: Operator, row: CallRow, resolution: Resolution) -> CallRow:
+    statement = operator.statement(row, resolution)
+    return await operator.resolve(
+        row, resolution, statement, sign_statement(operator.keys, statement)
+    )
+
+
+@pytest.mark.parametrize("verdict", ["succeeded", "failed"])
+async def test_only_whom_the_rule_admits_says_what_became_of_it(desk: Desk, verdict: Any) -> None:
+    row, operator = await doubted_by_two(desk)
+    for name in ("tom", "nobody"):
+        with pytest.raises(InvalidAnswer, match=f"{name} has none of the roles finance"):
+            await stated(operator, row, said(verdict, by=name))
+    assert "resolved" not in await kinds(desk.kit)
+    # one of finance is enough to state a fact: nothing runs by it
+    assert (await stated(operator, row, said(verdict, by="uma"))).status == verdict
+
+
+async def test_the_requester_with_the_role_is_still_the_requester(desk: Desk) -> None:
+    row, operator = await doubted_by_two(desk)
+    roles = {"zoe": ["finance"], "uma": ["finance"]}
+    operator = replace(operator, keys=operator.keys.changed((), roles))
+    with pytest.raises(InvalidAnswer, match="zoe asked"):
+        await stated(operator, row, said(by="zoe"))
+    assert (await stated(operator, row, said(by="uma"))).status == "succeeded"
+
+
+async def test_a_role_of_ones_own_key_is_the_one_that_counts(desk: Desk) -> None:
+    row, operator = await doubted_by_two(desk)
+    own = {
+        name: Key(
+            kid=f"{name}-1",
+            purpose="decision",
+            reviewer=name,
+            roles=roles,
+            secret=bytes(range(n, n + 32)),
+            created_at=9,
+        )
+        for n, (name, roles) in enumerate({"lee": ("support",), "kim": ("finance",)}.items(), 1)
+    }
+    server = replace(operator, keys=operator.keys.changed(own.values()))
+    for name, key in own.items():
+        statement = server.statement(row, said(by=name))
+        signature = sign_statement(KeyRing([key]), statement)
+        if name == "lee":
+            with pytest.raises(InvalidAnswer, match="lee has none"):
+                await server.resolve(row, said(by=name), statement, signature)
+            continue
+        revoked = replace(server, keys=server.keys.changed([replace(key, revoked_at=10)]))
+        with pytest.raises(InvalidAnswer, match="signature"):
+            await revoked.resolve(row, said(by=name), statement, signature)
+        done = await server.resolve(row, said(by=name), statement, signature)
+        assert done.status == "succeeded"
+
+
+async def test_one_person_does_not_let_run_again_what_needed_two(desk: Desk) -> None:
+    row, operator = await doubted_by_two(desk)
+    with pytest.raises(ToolUsageError, match="needed 2 people"):
+        await stated(operator, row, said("retry", by="uma"))
+    with pytest.raises(CallInDoubt):
+        await desk.kit.run(make_call("big", to="bob", amount=500), LATER)
+    assert desk.kit.runs == []
+    row = await row_of(desk.kit)
+    assert (await stated(operator, row, said("failed", by="uma"))).status == "failed"
+
+
+# ------------------------------------------------------------------------- raises of budgets
+
+
+@pytest.mark.parametrize("verdict", ["retry", "failed"])
+async def test_a_raise_is_neither_made_twice_nor_undone(verdict: Any) -> None:
+    scope = "thread:thread-1:model_calls"
+    kit, store = flaky(budgets=Budgets(on_exceeded="ask", model_calls_per_thread=3), lease=30.0)
+    async with kit:
+        raises = kit.executor.raises
+        assert raises is not None
+        store.failures["settle"] = 1
+        kit.port.resume(YES)
+        with pytest.raises(StoreUnavailable):
+            await raises.ask(make_context(), scope)
+        kit.clock.advance(30)
+        (row,) = await kit.store.unsettled()
+        operator = Operator(journal=kit.executor.journal, keys=kit.port.keys)
+        with pytest.raises(ToolUsageError, match="counted when it was claimed"):
+            await stated(operator, row, said(verdict))
+        # noted as a doubt or stated as done, it has counted once and its thread goes on
+        assert [one.key for one in await operator.doubt()] == [row.key]
+        kit.port.resume()
+        assert await raises.earlier(make_context(run_id="run-2")) is None
+        counter = f"raise:{scope}"
+        assert (await kit.store.charge([], show=[counter])).used[counter] == 3
+
+
+async def test_a_raise_in_doubt_can_be_stated_as_done() -> None:
+    kit, store = flaky(budgets=Budgets(on_exceeded="ask", model_calls_per_thread=3), lease=30.0)
+    async with kit:
+        raises = kit.executor.raises
+        assert raises is not None
+        store.failures["settle"] = 1
+        kit.port.resume(YES)
+        with pytest.raises(StoreUnavailable):
+            await raises.ask(make_context(), "thread:thread-1:model_calls")
+        kit.clock.advance(30)
+        (row,) = await kit.store.unsettled()
+        operator = Operator(journal=kit.executor.journal, keys=kit.port.keys)
+        assert (await stated(operator, row, said())).status == "succeeded"
+        kit.port.resume()
+        assert await raises.earlier(make_context(run_id="run-2")) is None
+
+
+# ------------------------------------------------------------------------ who comes second
+
+
+async def test_a_statement_that_lost_the_race_says_so(desk: Desk) -> None:
+    row = await desk.doubt()
+    await desk.say(row, said(by="otto"))
+    with pytest.raises(ApprovalAlreadyDecided, match="quicker: this call is succeeded"):
+        await desk.say(row, Resolution.failed("no", by="olga"))
+    assert [one["data"]["by"] for one in await events(desk.kit) if one["kind"] == "resolved"] == [
+        "otto"
+    ]
+
+
+async def test_a_statement_about_an_earlier_claim_does_not_settle_a_later_one(desk: Desk) -> None:
+    """Looked at, let run again by somebody else, run, and lost again: the old word is not about it.
+
+    The condition is in the statement that settles: what was read before is of another moment.
+    """
+    row = await desk.doubt()
+    await desk.say(row, said("retry", by="otto"))
+    claim = desk.kit.store.claim
+
+    async def lost(given: Claim) -> Any:
+        await claim(replace(given, lease=0.0))
+        raise StoreUnavailable("the worker is gone")
+
+    store: Any = desk.kit.store
+    store.claim = lost
+    with pytest.raises(StoreUnavailable):
+        await desk.kit.run(CALL, LATER)
+    store.claim = claim
+    with pytest.raises(ApprovalAlreadyDecided, match=r"started again since you looked \(claim 3"):
+        await desk.say(row, said(by="olga"))
+    now = await row_of(desk.kit)
+    assert (now.status, now.fence) == ("claimed", 3)
+    assert (await desk.say(now, said(by="olga"))).status == "succeeded"
+
+
+# ----------------------------------------------------------------------------- the sweeper
+
+
+async def test_a_claim_that_ran_out_is_noted_once_by_whoever_comes_upon_it(desk: Desk) -> None:
+    row = await desk.doubt()
+    assert [one.key for one in await desk.operator.doubt()] == [row.key]
+    assert await desk.operator.doubt() == []
+    with pytest.raises(CallInDoubt):
+        await desk.kit.run(CALL, LATER)
+    assert (await row_of(desk.kit)).status == "in_doubt"
+    assert (await kinds(desk.kit)).count("in_doubt") == 1
+    assert (await desk.say(row, said())).status == "succeeded"
+
+
+@pytest.mark.parametrize("call", [CALL, FREE])
+async def test_a_run_that_comes_upon_it_notes_it_too(desk: Desk, call: Any) -> None:
+    await desk.doubt(call)
+    for n in (1, 2):
+        with pytest.raises(CallInDoubt):
+            await desk.kit.run(call, make_context(run_id=f"run-{n}0"))
+    assert (await row_of(desk.kit)).status == "in_doubt"
+    assert await desk.operator.doubt() == []
+    found = [one for one in await events(desk.kit) if one["kind"] == "in_doubt"]
+    assert len(found) == 1
+    assert found[0]["data"]["reason"] == "the lease ran out"
+
+
+async def test_a_running_call_is_not_noted(desk: Desk) -> None:
+    await desk.doubt(lease=60)
+    assert await desk.operator.doubt() == []
+    assert (await row_of(desk.kit)).status == "claimed"
+    assert "in_doubt" not in await kinds(desk.kit)
+
+
+@pytest.mark.parametrize("name", ["put", "gated_put"])
+async def test_an_idempotent_call_that_was_noted_still_goes_on_by_itself(
+    desk: Desk, name: str
+) -> None:
+    call = make_call(name, to="bob", amount=5)
+    row = await desk.doubt(call)
+    assert len(await desk.operator.doubt()) == 1
+    assert await desk.kit.run(call, LATER) == {"ran": {"to": "bob", "amount": 5, "card": None}}
+    now = await row_of(desk.kit)
+    assert (now.status, now.idempotency_key) == ("succeeded", row.idempotency_key)
+    assert len(desk.kit.runs) == 1
+
+
+async def test_many_claims_that_ran_out_are_noted(desk: Desk) -> None:
+    for n in range(130):
+        await desk.doubt_many(n)
+    assert len(await desk.operator.doubt()) == 130
+    assert await desk.operator.doubt() == []
 
 
 # -------------------------------------------------------------------------------- expiring

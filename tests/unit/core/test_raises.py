@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.core.kit import NO, YES, FlakyStore, flaky
+from tests.unit.core.kit import NO, YES, FlakyStore, flaky, kinds
 
 from adapter.core.budgets import Budgets
 from adapter.core.errors import ApprovalAlreadyDecided, ConfigurationError
@@ -14,7 +14,7 @@ from adapter.core.raises import Raises
 from adapter.core.spec import Registry
 from adapter.core.types import CallStatus
 from adapter.stores.memory import MemoryStore
-from adapter.testing import Paused, Wired, make_context
+from adapter.testing import Paused, Wired, make_call, make_context
 
 pytestmark = pytest.mark.anyio
 
@@ -165,6 +165,35 @@ async def test_a_claim_that_was_not_settled_is_settled_later_and_has_raised() ->
         assert await raises_of(kit).earlier(make_context(run_id="run-2")) is None
         assert (await only_row(kit)).status is CallStatus.SUCCEEDED
         assert await raised(kit) == 3
+
+
+async def test_a_question_of_an_earlier_turn_is_overtaken() -> None:
+    kit, _ = asking()
+    async with kit:
+        with pytest.raises(Paused):
+            await ask(kit)
+        raises, later = raises_of(kit), make_context(turn_id="turn-2", task_id="task-2")
+        await raises.overtaken(CTX, {"turn-1"})
+        await raises.overtaken(later, {"turn-2", "turn-0"})  # a branch the question is not in
+        assert (await only_row(kit)).status is CallStatus.REQUESTED
+        for _ in range(2):
+            await raises.overtaken(later, {"turn-1", "turn-2"})
+        assert (await only_row(kit)).status is CallStatus.VOID
+        assert (await kinds(kit)).count("void") == 1
+        # a late answer raises nothing
+        assert not await ask(kit, YES)
+        assert await raised(kit) == 0
+
+
+async def test_an_open_call_is_not_overtaken_with_a_raise() -> None:
+    kit, _ = asking()
+    async with kit:
+        with pytest.raises(Paused):
+            await kit.run(make_call("send", to="bob"))
+        later = make_context(turn_id="turn-2")
+        await raises_of(kit).overtaken(later, {"turn-1", "turn-2"})
+        (row,) = await kit.store.requested("thread-1")
+        assert row.status is CallStatus.REQUESTED
 
 
 async def test_a_host_that_cannot_pause_is_refused() -> None:

@@ -6,7 +6,19 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.core.kit import PUT, WRITE, Mischief, events, flaky, hang, kinds, row_of, tool
+from tests.unit.core.kit import (
+    PUT,
+    WRITE,
+    Gate,
+    Mischief,
+    events,
+    flaky,
+    hang,
+    kinds,
+    outlived,
+    row_of,
+    tool,
+)
 
 from adapter.core.errors import (
     CallInDoubt,
@@ -27,24 +39,6 @@ CALL, PUTTING = make_call("write", to="bob"), make_call("put", to="bob")
 FIRST, SECOND = make_context(), make_context(run_id="run-2")
 QUICK = tool("write", timeout=0.001)
 QUICK_PUT = tool("put", timeout=0.001, effects=Effects(idempotent=True))
-
-
-class Gate:
-    """A tool body that says when it started and waits until it may end."""
-
-    def __init__(self, result: Any = "done") -> None:
-        self.started, self.go, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._result = result
-
-    async def __call__(self, _arguments: Any) -> Any:
-        self.started.set()
-        try:
-            await self.go.wait()
-        finally:
-            self.ended.set()
-        if isinstance(self._result, BaseException):
-            raise self._result
-        return self._result
 
 
 async def status(kit: Wired) -> CallStatus:
@@ -75,11 +69,7 @@ async def test_a_late_result_is_recorded() -> None:
     kit, store = flaky(QUICK)
     gate = Gate()
     async with kit:
-        with pytest.raises(ToolTimeout):
-            await kit.run(CALL, body=gate, cancellable=False)
-        store.called["settle"] = asyncio.Event()
-        gate.go.set()
-        await store.called["settle"].wait()
+        await outlived(kit, store, CALL, gate)
         assert await kit.run(CALL, SECOND) == "done"
         assert len(kit.runs) == 1
         assert (await events(kit))[-2]["data"] == {"late": True}

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.bindings import BINDING, HEX, KEYS
 
 from adapter.core.errors import InvalidAnswer
 from adapter.core.keys import KeyRing
 from adapter.core.signing import (
-    Binding,
     answer_digest,
     check_answer,
     check_seal,
@@ -20,26 +20,7 @@ from adapter.core.signing import (
     to_iso,
 )
 
-KEYS = KeyRing.from_secret(bytes(range(32)))
 OTHERS = KeyRing.from_secret(bytes(range(1, 33)))
-BINDING = Binding(
-    audience="here",
-    thread_id="t",
-    checkpoint_ns="ns",
-    task_id="k",
-    tool_call_id="c",
-    tool="send",
-    kind="tool",
-    arguments_digest="a",
-    schema_digest="s",
-    policy_digest="p",
-    allowed=("approve", "reject"),
-    quorum=1,
-    issued_at=1,
-    expires_at=2,
-    approval_id=None,
-)
-HEX = BINDING.hex()
 REQUEST = {"tool": "send", "arguments": {"to": "bob"}, "allowed": ["approve"]}
 DECISION = {"kind": "approve", "approved": True}
 

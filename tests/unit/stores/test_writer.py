@@ -53,6 +53,18 @@ async def test_what_waits_is_committed_together() -> None:
     await store.aclose()
 
 
+async def test_what_one_turn_of_a_loop_asks_for_shares_a_transaction() -> None:
+    store = MemoryStore()
+    await store.prepare()
+
+    def which(tx: Transaction, now: int) -> int:
+        return id(tx)
+
+    found = await asyncio.gather(*(writer_of(store).run(which) for _ in range(5)))
+    assert len(set(found)) == 1
+    await store.aclose()
+
+
 async def test_a_failing_operation_does_not_sink_its_neighbours() -> None:
     store = MemoryStore()
     writer = writer_of(store)

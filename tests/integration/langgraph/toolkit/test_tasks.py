@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
+from langgraph.channels import BinaryOperatorAggregate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import EmptyChannelError, InvalidUpdateError
 from langgraph.graph import START, StateGraph
@@ -294,6 +295,44 @@ async def test_reducer_an_overwrite_replaces_once() -> None:
     assert channel.get() == 7
     with pytest.raises(InvalidUpdateError):
         channel.update([Overwrite(1), Overwrite(2)])
+
+
+OVERWRITES = [
+    Overwrite([7]),
+    {"__overwrite__": [7]},
+    {"value": [7], "type": "__overwrite__"},
+]
+
+
+@pytest.mark.parametrize("write", OVERWRITES, ids=["object", "sentinel", "encoded"])
+async def test_reducer_takes_an_overwrite_in_every_form_that_langgraph_takes(write: Any) -> None:
+    def plus(one: list[int], other: list[int]) -> list[int]:
+        return one + other
+
+    langgraphs = BinaryOperatorAggregate(list, plus)
+    langgraphs.update([[1], write])
+    app = merging(Merge.append, list[int], {"a": 1})
+    await app.ainvoke({"key": [0]}, CONFIG)
+    await app.aupdate_state(CONFIG, {"key": write}, as_node="a")
+    assert (await app.aget_state(CONFIG)).values["key"] == langgraphs.get() == [7]
+    out = await app.ainvoke({"key": write}, CONFIG)
+    assert out["key"] == [7, 1]
+
+
+@pytest.mark.parametrize("write", OVERWRITES, ids=["object", "sentinel", "encoded"])
+async def test_reducer_refuses_two_overwrites_in_every_form(write: Any) -> None:
+    channel = reducer(Merge.append)(list[int])
+    with pytest.raises(InvalidUpdateError, match="more than one Overwrite"):
+        channel.update([Overwrite([1]), write])
+
+
+@pytest.mark.parametrize(
+    "write", [{"__overwrite__": 1, "b": 2}, {"type": "__overwrite__"}, {"type": "x", "value": 1}]
+)
+async def test_reducer_a_dict_that_is_no_overwrite_is_merged(write: dict[str, Any]) -> None:
+    channel = reducer(Merge.union)(dict[str, Any])
+    channel.update([{"a": 0}, write])
+    assert channel.get() == {"a": 0, **write}
 
 
 async def test_reducer_channels_of_one_rule_are_equal_and_of_two_are_not() -> None:

@@ -1,0 +1,118 @@
+"""The claim of a call with its hooks around it, and what happens where it cannot be claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapter.core.answers import Answer
+from adapter.core.asking import Asker
+from adapter.core.deciding import Decider
+from adapter.core.journal import Journal
+from adapter.core.past import Past
+from adapter.core.ruling import Ruling
+from adapter.core.running import Runner
+from adapter.core.store import Claimed
+from adapter.core.types import CallContext, JsonObject, ToolCall
+from adapter.core.work import Work
+
+__all__ = ["Claimer", "Hook"]
+
+Hook = Callable[[ToolCall, CallContext], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimer:
+    """Starts calls.
+
+    Attributes:
+        asker: Closes questions that are overdue, if anybody is asked.
+        before: Awaited before the claim.
+        after: Awaited after the outcome is recorded.
+    """
+
+    journal: Journal
+    runner: Runner
+    ruling: Ruling
+    past: Past
+    decider: Decider
+    asker: Asker | None
+    before: Sequence[Hook]
+    after: Sequence[Hook]
+
+    async def read(self, work: Work, *, keep: bool) -> Any:
+        """Run a read-only call, which leaves no row.
+
+        Args:
+            work: The call.
+            keep: Whether the result may serve another call.
+
+        Raises:
+            BudgetExceeded: Nothing ran.
+        """
+        await self._hooks(self.before, work)
+        spent, result = await self.runner.read(work, self.ruling.charges(work))
+        if spent is not None:
+            await self.past.spent(work, spent)
+        if keep:
+            self.ruling.keep(work, result)
+        await self._hooks(self.after, work)
+        return result
+
+    async def free(self, work: Work) -> Any:
+        """Run a call that no person has to be asked about, claimed together with its row."""
+        row = await self.past.once.begun(work)
+        if row is not None and row.status.settled:
+            return await self.past.earlier(work, row)
+        await self._hooks(self.before, work)
+        return await self._claimed(
+            work,
+            work.arguments,
+            new=self.journal.new_call(work.call, work.ctx, work.identity),
+            unique=not work.spec.effects.read_only,
+        )
+
+    async def approved(self, work: Work, answer: Answer | None, arguments: JsonObject) -> Any:
+        """Run a call that a person approved, using the answer up in the claim.
+
+        Args:
+            work: The call.
+            answer: None where an earlier claim used it.
+            arguments: What was approved.
+        """
+        await self._hooks(self.before, work)
+        fields: dict[str, Any] = {}
+        if answer is not None:
+            fields = {
+                "events": [self.decider.event(work, answer)],
+                "decision": answer.raw,
+                "answer": answer.digest,
+                "interrupt_id": answer.interrupt_id,
+            }
+        return await self._claimed(work, arguments, **fields)
+
+    async def _claimed(self, work: Work, arguments: JsonObject, **claim: Any) -> Any:
+        async def make() -> Claimed:
+            return await self.journal.claim(
+                work.ctx,
+                work.subject,
+                arguments=arguments,
+                charges=self.ruling.charges(work),
+                repeatable=work.spec.effects.repeatable,
+                **claim,
+            )
+
+        claimed, result = await self.runner.run(work, make, arguments)
+        if claimed.state == "claimed":
+            await self._hooks(self.after, work)
+            return result
+        if claimed.state == "exceeded":
+            await self.past.spent(work, claimed.exceeded or "")
+        if claimed.state == "expired" and claimed.row is not None and self.asker is not None:
+            await self.asker.expire(work, claimed.row)
+        return await self.past.earlier(work, claimed.row)
+
+    async def _hooks(self, hooks: Sequence[Hook], work: Work) -> None:
+        for hook in hooks:
+            await hook(work.call, work.ctx)

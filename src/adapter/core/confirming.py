@@ -1,0 +1,140 @@
+"""What the row of a call that needs an approval says: ask about it, run it again, or it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from adapter.core.answers import Answer
+from adapter.core.asking import Asker
+from adapter.core.budgets import Budgets
+from adapter.core.errors import ConfigurationError, ToolUsageError
+from adapter.core.past import OPEN, Past, executed_before
+from adapter.core.scope import task_scope
+from adapter.core.spec import ApprovalRule, Registry
+from adapter.core.store import CallRow, Charge
+from adapter.core.types import CallStatus, JsonObject
+from adapter.core.work import Work
+
+__all__ = ["Again", "Confirmer", "check_port"]
+
+
+def check_port(registry: Registry, budgets: Budgets, *, asks: bool) -> None:
+    """Refuse tools and budgets that ask people where there is no approval port.
+
+    Args:
+        registry: Every tool.
+        budgets: The limits.
+        asks: Whether there is an approval port.
+
+    Raises:
+        ConfigurationError: Names what asks.
+    """
+    if asks:
+        return
+    if budgets.asks:
+        msg = (
+            "Budgets(on_exceeded='ask') needs an approval port: give the Executor "
+            "approval=LangGraphApproval(keys)."
+        )
+        raise ConfigurationError(msg)
+    gated = [spec.name for spec in registry if spec.approval is not None or spec.masks]
+    if gated:
+        msg = (
+            f"These tools need an approval port: {', '.join(gated)}. Give the Executor "
+            "approval=LangGraphApproval(keys)."
+        )
+        raise ConfigurationError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """Nobody is asked: a person let the call run again, or its claim ran out.
+
+    Attributes:
+        arguments: What the earlier claim ran with.
+    """
+
+    arguments: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmer:
+    """Opens the question about a call and gets an answer to it.
+
+    Attributes:
+        registry: Whose schemas check an edit that ran before.
+    """
+
+    registry: Registry
+    asker: Asker
+    past: Past
+
+    def check_place(self, work: Work) -> None:
+        """Refuse to ask where the host cannot pause.
+
+        Raises:
+            ConfigurationError: Says what the graph lacks.
+        """
+        if not work.ctx.place.durable:
+            msg = (
+                f"{work.spec.name} needs an approval, and this graph cannot pause: compile it "
+                "with a checkpointer and give a thread_id (a LangGraph server does both)."
+            )
+            raise ConfigurationError(msg)
+
+    async def ask(
+        self, work: Work, rule: ApprovalRule, charges: Sequence[Charge]
+    ) -> Answer | Again | CallRow:
+        """Return what is to be done about a call; pauses where nobody has answered yet.
+
+        Args:
+            work: The call.
+            rule: Why a person must decide.
+            charges: What it is counted in when it starts.
+
+        Returns:
+            A verified answer, leave to run again, or the row of a call that is over.
+
+        Raises:
+            ApprovalExpired: Nobody answered in time.
+            ConfigurationError: The port returned an answer without a decision.
+            ToolUsageError: The call cannot pause here.
+        """
+        port = self.asker.port
+        row = await self.past.once.latest(work, await self.asker.open(work, rule, charges))
+        await self._pausable(work, row)
+        if row.status is CallStatus.SUSPENDED:
+            # The tool's own question comes next: a used approval is no answer to it.
+            port.discard_used(row)
+            if self.past.again(work, row):
+                return row
+        if self.past.retried(row) or self.past.takeover(work, row):
+            port.discard_used(row)
+            port.revisit(row)
+            validate = self.registry.schemas[work.spec.name].validate
+            return Again(arguments=executed_before(work, row, validate))
+        if row.status not in OPEN:
+            return row
+        answer = await self.asker.ask(work, rule, row)
+        if answer.decision is None or (answer.approves and answer.arguments is None):
+            msg = "The approval port returned an answer without a decision; nothing ran."
+            raise ConfigurationError(msg)
+        return answer
+
+    async def _pausable(self, work: Work, row: CallRow) -> None:
+        """Refuse to pause behind a call that would run again with the task.
+
+        Raises:
+            ToolUsageError: Before anybody is asked. The request is void, so a retry is refused.
+        """
+        scope = task_scope.get()
+        if scope is None or not scope.unjournaled or row.status is not CallStatus.REQUESTED:
+            return
+        await self.asker.journal.close(work.ctx, work.subject, CallStatus.VOID, None)
+        msg = (
+            f"{work.spec.name} cannot pause here: call {scope.unjournaled[0]!r} ran before it with "
+            "arguments that cannot be journaled, and would run again after the pause. Give it JSON "
+            "arguments, or a node of its own."
+        )
+        raise ToolUsageError(msg)

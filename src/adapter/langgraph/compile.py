@@ -1,0 +1,102 @@
+"""compile_flow: a flow as a StateGraph, with the results of the local runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+
+from adapter.core.executor import Executor
+from adapter.core.keys import KeyRing
+from adapter.core.sealing import Sealer
+from adapter.core.spec import Registry
+from adapter.flow.checkpoint import own_keys
+from adapter.flow.definition import Flow
+from adapter.langgraph.flowchannels import beginning, schemas
+from adapter.langgraph.flownode import FlowNode, Wiring
+from adapter.langgraph.flowseal import TaskSeal
+from adapter.langgraph.host import run_of, start_input, write_channels
+from adapter.langgraph.nodes import executor_for
+
+__all__ = ["FlowGraph", "compile_flow"]
+
+
+class FlowGraph(StateGraph[Any, Any, Any, Any]):
+    """The graph of a flow; ``compile`` it like any other.
+
+    Attributes:
+        flow: The flow.
+        executor: What governs its calls.
+        wiring: What its nodes share.
+    """
+
+    def __init__(self, flow: Flow, wiring: Wiring) -> None:
+        """Build the graph; ``compile_flow`` says what is what."""
+        state, given = schemas(flow)
+        super().__init__(state, input_schema=given)
+        # The start writes validated values itself (see ``beginning``), and no input as it came.
+        self.schemas[given] = {}
+        self.flow = flow
+        self.executor = wiring.executor
+        self.wiring = wiring
+        for name, node in flow.nodes.items():
+            static, routes = flow.static(name), flow.routes(name)
+            leads = {target for route in routes for target in route.targets} - set(static)
+            if name in flow.ends:
+                leads.add(END)
+            self.add_node(
+                name,
+                FlowNode(wiring, node),
+                defer=node.is_join,
+                destinations=tuple(sorted(leads)) or None,
+            )
+            for target in static:
+                self.add_edge(name, target)
+        self.add_conditional_edges(START, _beginning(flow), list(flow.starts))
+
+
+def _beginning(flow: Flow) -> Callable[..., list[str]]:
+    def begin(_state: Any, config: RunnableConfig) -> list[str]:
+        conf = config.get("configurable", {})
+        write_channels(conf, beginning(flow, start_input(conf), run_of(conf)))
+        return list(flow.starts)
+
+    return begin
+
+
+def compile_flow(
+    flow: Flow,
+    *,
+    executor: Executor | None = None,
+    checkpoint_key: bytes | None = None,
+    gate_wait: float = 10.0,
+) -> FlowGraph:
+    """Return a flow as a StateGraph: one node for each of its nodes, one channel for each field.
+
+    Args:
+        flow: The flow.
+        executor: Governs every call and gate; None for one in memory, with a warning.
+        checkpoint_key: Secret of 16 or more bytes that seals a paused node's progress; by default
+            the keys of the executor's port, else random ones of this process.
+        gate_wait: Seconds within which the gated nodes of a superstep have to show up before the
+            others pause with them; how long a reviewer takes does not count.
+
+    Raises:
+        FlowCompileError: The flow is not well formed, or names an unknown tool.
+        ConfigurationError: The secret is short or a placeholder.
+    """
+    if executor is None:
+        executor = executor_for(Registry([], {}), None)
+    flow.validate(executor.registry)
+    ring = None if checkpoint_key is None else KeyRing.from_secret(checkpoint_key)
+    port = executor.port
+
+    def keys() -> KeyRing:
+        if ring is not None:
+            return ring
+        return own_keys() if port is None else port.keys
+
+    seal = TaskSeal(flow=flow.name, digest=flow.digest, executor=executor, sealer=Sealer(keys=keys))
+    return FlowGraph(flow, Wiring(flow=flow, executor=executor, seal=seal, wait=gate_wait))

@@ -1,0 +1,188 @@
+"""Where the compiled graph differs from the local runner, as the documentation says: nowhere else.
+
+The table is in docs/flows.md; everything that is not here is a case that both must meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphRecursionError
+from tests.flow.cases.gates import shown
+from tests.flow.parity import YES, Case, edited
+from tests.flow.runners import KEY, Process
+from tests.flow.world import State, World
+
+from adapter import (
+    ApprovalAlreadyDecided,
+    FlowError,
+    FlowLoopExceeded,
+    ToolUsageError,
+)
+from adapter.flow import Flow, FlowContext
+from adapter.langgraph import compile_flow, run_compiled
+
+CONFIG: Any = {"configurable": {"thread_id": "flow-1"}}
+
+
+def see(state: State, ctx: FlowContext) -> dict[str, Any]:
+    """Say what the node sees."""
+    return {"table": {ctx.node: state.n}}
+
+
+def two(*, gates: str) -> Flow:
+    """Two nodes of one superstep, with gates before some."""
+    flow = Flow("two", state=State)
+    for name in "ab":
+        flow = flow.node(name, see, pause=shown if name in gates else None)
+    return flow.start("a", "b").end("a", "b")
+
+
+def chain(count: int) -> Flow:
+    """So many nodes in a row."""
+    names = [f"n{number}" for number in range(count)]
+    flow = Flow("chain", state=State)
+    for name in names:
+        flow = flow.node(name, see)
+    for name, then in pairwise(names):
+        flow = flow.edge(name, then)
+    return flow.end(names[-1])
+
+
+class Sides:
+    """One flow on both sides, each with a process of its own."""
+
+    def __init__(self) -> None:
+        self.made: list[Process] = []
+        self.saver = InMemorySaver()
+
+    def process(self, flow: Flow, port: str = "deferred") -> Process:
+        case = Case(id="difference", build=lambda world: flow)
+        self.made.append(Process(case, World(), port, None))
+        return self.made[-1]
+
+    def app(self, process: Process, key: bytes = KEY) -> Any:
+        graph = compile_flow(process.flow, executor=process.executor, checkpoint_key=key)
+        return graph.compile(checkpointer=self.saver)
+
+    async def close(self) -> None:
+        for process in self.made:
+            await process.close()
+
+
+@pytest.fixture
+async def sides() -> AsyncIterator[Sides]:
+    made = Sides()
+    yield made
+    await made.close()
+
+
+@pytest.mark.anyio
+async def test_siblings_of_an_edited_gate_see_the_edit_here_and_not_in_a_graph(
+    sides: Sides,
+) -> None:
+    flow = two(gates="a")
+    process = sides.process(flow)
+    paused = await flow.run({}, executor=process.executor)
+    local = await flow.run(
+        executor=process.executor, checkpoint=paused.checkpoint, decision=edited(n=7)
+    )
+    assert local.state.table == {"a": 7, "b": 7}
+
+    app = sides.app(sides.process(flow, "signed"))
+    await run_compiled(app, {}, CONFIG)
+    compiled = await run_compiled(app, edited(n=7), CONFIG)
+    assert compiled.state.table == {"a": 7, "b": 0}
+    assert compiled.state.n == local.state.n == 7
+
+
+@pytest.mark.anyio
+async def test_several_gates_need_a_lasting_store_where_resume_values_answer(
+    sides: Sides,
+) -> None:
+    flow = two(gates="ab")
+    process = sides.process(flow)
+    local = await flow.run({}, executor=process.executor)
+    assert [one.tool for one in local.pendings] == ["a"]
+
+    deferred = await run_compiled(sides.app(sides.process(flow)), {}, CONFIG)
+    assert [one.tool for one in deferred.pendings] == ["a"]
+
+    other: Any = {"configurable": {"thread_id": "flow-2"}}
+    with pytest.raises(ToolUsageError, match="a, b"):
+        await run_compiled(sides.app(sides.process(flow, "signed")), {}, other)
+
+
+@pytest.mark.anyio
+async def test_a_fork_asks_again_and_the_used_answer_is_refused(sides: Sides) -> None:
+    flow = two(gates="a")
+    process = sides.process(flow, "signed")
+    app = sides.app(process)
+    paused = await run_compiled(app, {}, CONFIG)
+    at_gate = (await app.aget_state(CONFIG)).config
+    done = await run_compiled(app, YES, CONFIG)
+    assert done.status == "done"
+    with pytest.raises(ApprovalAlreadyDecided):
+        await run_compiled(app, YES, CONFIG)
+    asked = await run_compiled(app, None, at_gate)
+    assert asked.status == "paused"
+    assert asked.pending is not None
+    assert paused.pending is not None
+    assert asked.pending.value["binding"] != paused.pending.value["binding"]
+
+
+@pytest.mark.anyio
+async def test_the_checkpoint_is_the_results_here_and_the_checkpointers_in_a_graph(
+    sides: Sides,
+) -> None:
+    flow = two(gates="a")
+    local = await flow.run({}, executor=sides.process(flow).executor)
+    assert local.checkpoint
+    assert local.pending is not None
+    assert local.pending.interrupt_id is None
+    compiled = await run_compiled(sides.app(sides.process(flow, "signed")), {}, CONFIG)
+    assert compiled.checkpoint is None
+    assert compiled.pending is not None
+    assert compiled.pending.interrupt_id
+
+
+@pytest.mark.anyio
+async def test_another_key_is_a_flow_error_on_both_sides_and_nothing_runs(sides: Sides) -> None:
+    flow = two(gates="a")
+    process = sides.process(flow)
+    paused = await flow.run({}, executor=process.executor, checkpoint_key=KEY)
+    with pytest.raises(FlowError):
+        await flow.run(
+            executor=process.executor,
+            checkpoint=paused.checkpoint,
+            decision=YES,
+            checkpoint_key=KEY[::-1],
+        )
+    app = sides.app(sides.process(flow, "signed"))
+    await run_compiled(app, {}, CONFIG)
+    with pytest.raises(FlowError):
+        await run_compiled(sides.app(sides.process(flow, "signed"), KEY[::-1]), YES, CONFIG)
+    done = await run_compiled(app, YES, CONFIG)
+    assert done.visits == {"a": 1, "b": 1}
+
+
+@pytest.mark.anyio
+async def test_run_compiled_counts_the_flows_steps_and_the_graph_itself_its_start_too(
+    sides: Sides,
+) -> None:
+    flow = chain(4)
+    process = sides.process(flow, "signed")
+    local = await flow.run({}, executor=process.executor, max_steps=4)
+    limited: Any = {**CONFIG, "recursion_limit": 4}
+    compiled = await run_compiled(sides.app(process), {}, limited)
+    assert local.steps == compiled.steps == 4
+    short: Any = {"configurable": {"thread_id": "short"}, "recursion_limit": 3}
+    with pytest.raises(FlowLoopExceeded):
+        await run_compiled(sides.app(process), {}, short)
+    plain: Any = {"configurable": {"thread_id": "plain"}, "recursion_limit": 4}
+    with pytest.raises(GraphRecursionError):
+        await sides.app(process).ainvoke({}, plain)
