@@ -18,7 +18,13 @@ pytestmark = pytest.mark.anyio
 async def test_a25_a_turn_of_rejections_leaves_the_budget_whole(rooms: Rooms) -> None:
     rejected = [ai(*[pay(f"c{n}-{k}", k) for k in range(3)]) for n in range(3)]
     budgets = Budgets(tool_calls_per_turn=2, tool_calls_per_user=2, tool_rate="2/hour")
-    room = rooms(*rejected, ai(pay("g1", 1), pay("g2", 2)), budgets=budgets, clock=Clock())
+    room = rooms(
+        *rejected,
+        ai(pay("g1", 1), pay("g2", 2)),
+        budgets=budgets,
+        clock=Clock(),
+        store="adapter.db",
+    )
     await room.say()
     while True:
         asked = await room.asked()
@@ -47,7 +53,13 @@ async def test_a25_a_turn_of_rejections_leaves_the_budget_whole(rooms: Rooms) ->
     ],
 )
 async def test_a25_nobody_is_asked_about_a_blocked_call(rooms: Rooms, budgets: Any) -> None:
-    room = rooms(ai(pay("c1", 1)), ai(pay("c2", 2), pay("c3", 3)), budgets=budgets, clock=Clock())
+    room = rooms(
+        ai(pay("c1", 1)),
+        ai(pay("c2", 2), pay("c3", 3)),
+        budgets=budgets,
+        clock=Clock(),
+        store="adapter.db",
+    )
     asked = await room.question()
     await room.decide(asked)
     assert await room.asked() == []

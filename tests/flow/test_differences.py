@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphRecursionError
+from tests.flow.cases.functions import calling
 from tests.flow.cases.gates import shown
 from tests.flow.parity import YES, Case, edited
 from tests.flow.runners import KEY, Process
@@ -133,6 +134,24 @@ async def test_a_fork_asks_again_and_the_used_answer_is_refused(sides: Sides) ->
     assert asked.pending is not None
     assert paused.pending is not None
     assert asked.pending.value["binding"] != paused.pending.value["binding"]
+
+
+@pytest.mark.anyio
+async def test_a_fork_does_not_repeat_an_effect_that_needed_no_approval(sides: Sides) -> None:
+    world = World()
+    flow = Flow("effect", state=State).node("a", calling("note", "x")).node("b", see)
+    case = Case(id="effect", build=lambda _world: flow.edge("a", "b").end("b"))
+    process = Process(case, world, "signed", None)
+    sides.made.append(process)
+    app = sides.app(process)
+    await run_compiled(app, {}, CONFIG)
+    before = [one.config async for one in app.aget_state_history(CONFIG) if one.next == ("a",)]
+    again = await run_compiled(app, None, before[0])
+    assert again.status == "done"
+    assert again.state.rates == ["noted x"]
+    assert world.ran == [("note", "x")]
+    await run_compiled(app, {}, CONFIG)
+    assert world.ran == [("note", "x")] * 2
 
 
 @pytest.mark.anyio

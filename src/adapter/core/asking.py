@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from adapter.core.approvals import Answer, ApprovalPort, Refusal
 from adapter.core.budgets import exceeded
 from adapter.core.errors import ApprovalAlreadyDecided, ApprovalExpired
-from adapter.core.journal import EXPIRED, Journal, error_outcome
+from adapter.core.journal import Journal
+from adapter.core.outcomes import EXPIRED, error_outcome
 from adapter.core.people import People, executed_digest
 from adapter.core.questions import QuestionBuilder
 from adapter.core.spec import ApprovalRule, Registry

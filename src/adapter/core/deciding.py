@@ -11,7 +11,8 @@ from typing import Any
 
 from adapter.core.answers import Answer
 from adapter.core.errors import AdapterError, ApprovalDenied
-from adapter.core.journal import Journal, error_outcome
+from adapter.core.journal import Journal
+from adapter.core.outcomes import error_outcome
 from adapter.core.redaction import mask_arguments
 from adapter.core.store import Event
 from adapter.core.types import CallStatus, JsonObject

@@ -30,10 +30,11 @@ from adapter.core.errors import (
 )
 from adapter.core.functions import FunctionInvocation
 from adapter.core.invoke import held
-from adapter.core.journal import Identity, Journal, arguments_digest, error_outcome
+from adapter.core.journal import Identity, Journal, arguments_digest
+from adapter.core.leases import Lease
+from adapter.core.outcomes import error_outcome
 from adapter.core.past import OPEN, Past
 from adapter.core.rules import ApprovalRule
-from adapter.core.running import Lease
 from adapter.core.spec import Registry, ToolSpec
 from adapter.core.store import CallRow
 from adapter.core.types import CallContext, CallStatus, Effects, JsonObject, JsonValue, ToolCall

@@ -19,8 +19,9 @@ from adapter.core.errors import (
     CallInProgress,
     ToolUsageError,
 )
-from adapter.core.journal import EXPIRED, Journal, error_outcome
+from adapter.core.journal import Journal
 from adapter.core.keys import KeyRing
+from adapter.core.outcomes import EXPIRED, error_outcome
 from adapter.core.resolutions import (
     Resolution,
     Verdict,

@@ -13,8 +13,9 @@ from adapter.core.answers import completed
 from adapter.core.approvals import ApprovalPort
 from adapter.core.budgets import exceeded
 from adapter.core.errors import AdapterError, ApprovalExpired, PolicyDenied, StoreUnavailable
-from adapter.core.journal import EXPIRED, Journal, error_outcome, raise_recorded, unusable
+from adapter.core.journal import Journal
 from adapter.core.once import Once, another
+from adapter.core.outcomes import EXPIRED, error_outcome, raise_recorded, unusable
 from adapter.core.store import CallRow
 from adapter.core.types import CallStatus, JsonObject, JsonValue
 from adapter.core.work import Work

@@ -17,7 +17,8 @@ from adapter.core.asking import Asker
 from adapter.core.budgets import Budgets
 from adapter.core.deciding import Decider
 from adapter.core.errors import ApprovalDenied, ApprovalExpired, ConfigurationError
-from adapter.core.journal import Journal, identify, unusable
+from adapter.core.journal import Journal, identify
+from adapter.core.outcomes import unusable
 from adapter.core.past import OPEN, Past
 from adapter.core.rules import ApprovalRule
 from adapter.core.spec import Registry, ToolSpec

@@ -11,8 +11,8 @@ from typing import Final
 
 from adapter.core.approvals import ApprovalDecision, sign_decision
 from adapter.core.errors import ApprovalAlreadyDecided, ApprovalExpired, InvalidAnswer
-from adapter.core.journal import EXPIRED
 from adapter.core.keys import KeyRing
+from adapter.core.outcomes import EXPIRED
 from adapter.core.people import People
 from adapter.core.signing import check_answer
 from adapter.core.store import CallRow, Close, Store

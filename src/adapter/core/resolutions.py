@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import InvalidAnswer, ToolError, ToolUsageError
-from adapter.core.journal import error_outcome
 from adapter.core.keys import KeyRing
+from adapter.core.outcomes import error_outcome
 from adapter.core.people import People
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject, JsonValue

@@ -13,43 +13,33 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
-from tenacity.wait import wait_base
-
 from adapter.core.errors import (
     AdapterError,
     ModelVisibleError,
-    StoreUnavailable,
     ToolFailed,
     ToolTimeout,
     ToolUsageError,
 )
 from adapter.core.invoke import Fence, held, timed
-from adapter.core.journal import Journal, error_outcome
+from adapter.core.journal import Journal
+from adapter.core.leases import Lease
+from adapter.core.outcomes import error_outcome
 from adapter.core.redaction import mask_text
+from adapter.core.retrying import recorded, tried
 from adapter.core.scope import task_scope
-from adapter.core.spec import Retry
 from adapter.core.store import CallRow, Charge, Claimed
 from adapter.core.types import CallStatus, JsonObject, running_call
 from adapter.core.work import Work
 
-__all__ = ["Lease", "Runner"]
+__all__ = ["Runner"]
 
 _log = logging.getLogger(__name__)
 
 _UNKNOWN = "its outcome is unknown: it may have happened. Do not repeat it; tell the user."
 _LATE_PAUSE = (
-    "Middleware inside the adapter asked a question after the tool had run, and going on from there "
-    "would run the tool again. Put it before the adapter in the list. The call is recorded."
+    "Middleware inside the adapter asked a question after the tool had run, and going on from "
+    "there would run the tool again. Put it before the adapter in the list. The call is recorded."
 )
-_SETTLE_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,10 +223,6 @@ class Runner:
                 light=fence is None,
             )
 
-        if spec.retries.max_attempts == 1:
-            return await once()
-        result: Any = None
-
         def worth(error: BaseException) -> bool:
             if isinstance(error, ToolTimeout) and not work.invocation.cancellable:
                 return False  # its thread still runs, and would get company
@@ -246,16 +232,7 @@ class Runner:
                 and not work.invocation.is_pause(error)
             )
 
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(spec.retries.max_attempts),
-            wait=_wait(spec.retries),
-            retry=retry_if_exception(worth),
-            sleep=self.sleep,
-            reraise=True,
-        ):
-            with attempt:
-                result = await once()
-        return result
+        return await tried(once, spec.retries, worth=worth, sleep=self.sleep)
 
     def _late(self, work: Work, number: int, fence: Fence | None, task: asyncio.Task[Any]) -> None:
         """Record the result of a tool that outlived its time limit."""
@@ -278,21 +255,11 @@ class Runner:
         settle = partial(
             self.journal.settle, work.ctx, work.subject, fence, status, outcome, **data
         )
-        try:
-            await settle()
-        except StoreUnavailable:
-            _log.warning("an outcome could not be recorded; trying again")
-        else:
-            return
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(_SETTLE_ATTEMPTS - 1),
-            wait=wait_exponential(multiplier=0.1, max=1),
-            retry=retry_if_exception_type(StoreUnavailable),
-            sleep=self.sleep,
-            reraise=True,
-        ):
-            with attempt:
-                await settle()
+        await recorded(settle, failed=_settled_later, sleep=self.sleep)
+
+
+def _settled_later() -> None:
+    _log.warning("an outcome could not be recorded; trying again")
 
 
 def _taken_over(work: Work, row: CallRow) -> Work:
@@ -308,38 +275,3 @@ def _taken_over(work: Work, row: CallRow) -> Work:
 
 _keep: set[asyncio.Future[None]] = set()
 """Late settlements under way; a task nobody holds may be collected."""
-
-
-def _wait(retry: Retry) -> wait_base:
-    wait = wait_exponential(
-        multiplier=retry.initial_interval, exp_base=retry.backoff_factor, max=retry.max_interval
-    )
-    return wait + wait_random(0, retry.initial_interval) if retry.jitter else wait
-
-
-class Lease:
-    """Renews a claim while its tool runs, costing nothing for a quick one."""
-
-    def __init__(self, journal: Journal, key: str, fence: int) -> None:
-        self._journal, self._key, self._fence = journal, key, fence
-        self._task: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(journal.lease / 3, self._start)
-
-    def _start(self) -> None:
-        self._task = asyncio.ensure_future(self._renew())
-
-    async def _renew(self) -> None:
-        while True:
-            try:
-                if not await self._journal.store.renew(self._key, self._fence, self._journal.lease):
-                    return
-            except StoreUnavailable:
-                _log.warning("the lease of a running call could not be renewed")
-            await asyncio.sleep(self._journal.lease / 3)
-
-    def stop(self) -> None:
-        """End renewing."""
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()

@@ -5,18 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
-from tenacity import (
-    AsyncRetrying,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
-
 from adapter.core.errors import AdapterError, FlowError, ToolFailed, ToolTimeout
-from adapter.core.spec import Retry
+from adapter.core.retrying import tried
 from adapter.flow.context import IsPause
 from adapter.flow.kinds import Node
 
@@ -54,17 +47,9 @@ class Attempts:
             FlowError: The last attempt did not end in time.
             Exception: What the last attempt raised.
         """
-        retry = self.node.retries
+        timed = partial(self._timed, once)
         try:
-            if retry.max_attempts == 1:
-                return await self._timed(once)
-            return await AsyncRetrying(
-                stop=stop_after_attempt(retry.max_attempts),
-                wait=_between(retry),
-                retry=retry_if_exception(self._worth),
-                sleep=self.sleep,
-                reraise=True,
-            )(self._timed, once)
+            return await tried(timed, self.node.retries, worth=self._worth, sleep=self.sleep)
         except _Late as error:
             msg = f"{self.where}: it did not end within {self.node.timeout:g} s."
             raise FlowError(msg) from error
@@ -85,10 +70,3 @@ class Attempts:
             if not limit.expired():
                 raise
             raise _Late from error
-
-
-def _between(retry: Retry) -> Callable[..., float]:
-    wait = wait_exponential(
-        multiplier=retry.initial_interval, exp_base=retry.backoff_factor, max=retry.max_interval
-    )
-    return wait + wait_random(0, retry.initial_interval) if retry.jitter else wait

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langgraph.errors import GraphInterrupt
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
@@ -42,10 +43,14 @@ class _Crowd:
     def __init__(self) -> None:
         self.running = 0
         self.leaving: list[asyncio.Future[None]] = []
+        self.silent: list[asyncio.Future[None]] = []
 
     def let_go(self) -> None:
-        """Let those that wait leave, the first first: a node shows one pause, and it is that."""
-        for turn in self.leaving:
+        """Let those that wait leave, the first first: a node shows one pause, and it is that.
+
+        Last leave those that have no question themselves and wait for another's answer.
+        """
+        for turn in (*self.leaving, *self.silent):
             if not turn.done():
                 turn.set_result(None)
 
@@ -100,9 +105,10 @@ class CallTurn:
         turn: asyncio.Future[None] | None = None
         try:
             yield
-        except Exception:
+        except Exception as error:
             turn = asyncio.get_running_loop().create_future()
-            crowd.leaving.append(turn)
+            silent = isinstance(error, GraphInterrupt) and not (error.args and error.args[0])
+            (crowd.silent if silent else crowd.leaving).append(turn)
             raise
         finally:
             crowd.running -= 1
@@ -110,6 +116,7 @@ class CallTurn:
                 self._crowds.pop(key, None)
                 crowd.let_go()
             if turn is not None:
+                await asyncio.sleep(0)  # the last one, too, leaves after those that wait
                 await turn
 
     async def _run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:

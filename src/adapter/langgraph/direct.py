@@ -30,7 +30,7 @@ from adapter.core.scope import task_scope
 from adapter.core.spec import Registry
 from adapter.core.types import JsonObject, JsonValue, ToolCall
 from adapter.langgraph import results
-from adapter.langgraph.host import apart
+from adapter.langgraph.host import apart, running_task
 
 __all__ = ["GovernedTool", "as_tool", "injected_names", "tools_of"]
 
@@ -121,7 +121,8 @@ class _DirectInvocation(FunctionInvocation):
         # Taken now: where the tool begins, the front end's scope ends.
         scope = task_scope.get()
         self._state = {} if scope is None or scope.state is None else scope.state
-        self._beside_others = scope is not None and scope.journaled
+        inside = running_task() is not None  # else the local runner of a flow
+        self._beside_others = inside and scope is not None and scope.journaled
 
     @property
     @override

@@ -16,7 +16,6 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from typing_extensions import override
 
-from adapter.core.audit import Subject
 from adapter.core.executor import Executor
 from adapter.core.store import CallRow
 from adapter.core.types import CallContext, CallStatus
@@ -103,18 +102,7 @@ class Mender:
     async def _overtake(self, rows: Sequence[CallRow], ctx: CallContext) -> None:
         for row in rows:
             if row.status in (CallStatus.REQUESTED, CallStatus.APPROVED):
-                subject = Subject(
-                    tool=row.tool,
-                    call_id=row.tool_call_id,
-                    key=row.key,
-                    arguments_digest=row.arguments_digest,
-                )
-                event = self.executor.audit.event(
-                    "void", ctx, subject, once=True, reason="overtaken by a later message"
-                )
-                await self.executor.journal.close(
-                    ctx, subject, CallStatus.VOID, None, events=[event]
-                )
+                await self.executor.journal.overtake(ctx, row)
 
 
 class MendingNode(GovernedNode):

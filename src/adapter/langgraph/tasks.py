@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from adapter.core.errors import ToolUsageError
 from adapter.core.executor import Executor
-from adapter.core.journal import error_outcome
+from adapter.core.outcomes import error_outcome
 from adapter.core.spec import ToolSpec
 from adapter.core.types import ToolCall
 from adapter.langgraph.governed import registry_of

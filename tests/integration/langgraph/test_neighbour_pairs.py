@@ -131,8 +131,13 @@ def pairs(names: Sequence[str]) -> list[Any]:
     return made
 
 
-@pytest.mark.parametrize(("one", "other"), pairs(list(AROUND_TOOLS)))
-async def test_between_two_that_act_on_tool_calls(rooms: Rooms, one: str, other: str) -> None:
+OFTEN = [name for name in AROUND_TOOLS if name.startswith(("tool-", "review-"))]
+
+
+@pytest.mark.parametrize(("one", "other"), pairs(OFTEN))
+async def test_between_two_that_retry_handle_review_or_limit_tool_calls(
+    rooms: Rooms, one: str, other: str
+) -> None:
     for before, after in arrangements(one, other):
         await holds(rooms, before, after, "async")
 

@@ -28,7 +28,7 @@ from adapter.core.errors import (
     ToolTimeout,
     ToolUsageError,
 )
-from adapter.core.running import _wait
+from adapter.core.retrying import between
 from adapter.core.spec import Retry
 from adapter.core.types import CallStatus, Effects
 from adapter.testing import Wired, make_call, make_context, wired
@@ -124,7 +124,7 @@ async def test_an_error_that_trying_cannot_cure_is_not_tried_again(error: Except
 def test_attempts_wait_longer_each_time(jitter: bool, most: float) -> None:
     from types import SimpleNamespace
 
-    wait = _wait(Retry(max_attempts=3, initial_interval=1.0, max_interval=1.0, jitter=jitter))
+    wait = between(Retry(max_attempts=3, initial_interval=1.0, max_interval=1.0, jitter=jitter))
     state: Any = SimpleNamespace(attempt_number=5)
     assert 1.0 <= wait(state) <= most
 
