@@ -31,6 +31,7 @@ from langgraph_sdk import get_sync_client
 from rich.console import Console
 from rich.text import Text
 
+from adapter.cli.requests import Request
 from adapter.cli.show import as_json, request_panel, visible
 from adapter.client import PendingApproval, SyncApprovalClient
 from adapter.core.approvals import ApprovalDecision
@@ -265,7 +266,7 @@ def a_refund_is_asked_for(story: Story) -> tuple[str, PendingApproval, str]:
     pending = story.desk.pending(thread)
     check(len(pending) == 1, "one pending approval request")
     asked = pending[0]
-    console.print(request_panel(asked, time.time_ns() // 1_000_000))
+    console.print(request_panel(Request(approval=asked), time.time_ns() // 1_000_000))
     check(asked.request["tool"] == "issue_refund", "it names the tool")
     check(asked.request["arguments"] == wanted, "it shows the arguments")
     check(story.refunds(order) == [], "no refund yet")
