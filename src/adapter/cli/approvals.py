@@ -73,7 +73,10 @@ def approve(
     thread: Thread = None,
     args: Annotated[
         str | None,
-        typer.Option("--args", help="Run with these arguments instead: the whole JSON object."),
+        typer.Option(
+            "--args",
+            help="Run with these arguments instead: all of them, as JSON; of a gate some fields.",
+        ),
     ] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Why, for the audit.")] = None,
     stored: Stored = False,
@@ -154,10 +157,8 @@ def _decide(
     request = choose(gather(_desk, thread, _now(), stored=stored), prefix)
     approval = request.approval
     with _desk() as desk:
-        # Before anybody is asked to believe what is shown: the seal is checked by signing.
+        # Before anybody is asked to believe what is shown: signing checks the seal, and the edit.
         desk.sign(approval, decision)
-        if decision.edited_args is not None:
-            _check_edit(approval, decision.edited_args)
         Console().print(request_panel(request, _now(), runs=decision.edited_args))
         if not yes:
             typer.confirm(f"Sign this decision: {decision.kind}?", abort=True)
@@ -178,21 +179,11 @@ def _recorded(row: CallRow, value: dict[str, Any]) -> None:
     said = value["decision"]
     text = f"Recorded: {said['kind']} by {said['reviewer']}. "
     if is_decided(row):
-        text += f"Nothing ran yet: continue thread {row.thread_id} with a run without input."
+        text += f"Nothing ran yet: continue thread {row.thread_id} with a run without input"
+        text += " (a run of flow.run: with its checkpoint)."
     else:
         text += f"It has {len(votes_in(row))} of {row.quorum_need} and waits for more."
     typer.echo(visible(text))
-
-
-def _check_edit(approval: PendingApproval, edited: dict[str, Any]) -> None:
-    """Say what is wrong with edited arguments: the server's refusal never does."""
-    from adapter.client.editing import faults_of
-
-    if faults := faults_of(approval.request, edited):
-        raise ToolUsageError(
-            f"--args does not fit {approval.request.get('tool')}: {'; '.join(faults)}. Nothing was "
-            "signed; give every argument, as the request shows them."
-        )
 
 
 def _report(
@@ -207,6 +198,13 @@ def _report(
     rejected = decision.kind == "reject" and not said.startswith("ApprovalExpired")
     if effect.kind == "refused":
         typer.echo(f"adapter: the answer was refused, the request is still open: {said}", err=True)
+        return 1
+    if effect.kind == "used":
+        typer.echo(
+            f"adapter: the approval is used up: the node failed: {said.rstrip('.')}. Start a new "
+            "run, or fork the thread at an earlier checkpoint; it asks again.",
+            err=True,
+        )
         return 1
     if effect.kind == "pending":
         typer.echo("The answer was taken; the request still waits for more.")
@@ -223,7 +221,8 @@ def _report(
         )
         return 1
     word = {"reject": "Rejected", "respond": "Answered in the tool's place"}.get(
-        decision.kind or "", "The call ran"
+        decision.kind or "",
+        "The gate is open" if approval.request.get("kind") == "gate" else "The call ran",
     )
     typer.echo(f"{word}: {said}")
     return 0

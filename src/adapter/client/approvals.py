@@ -52,8 +52,8 @@ class ApprovalClient(Desk):
             decision: What was decided.
 
         Raises:
-            InvalidAnswer: The request was altered since the server sealed it, or does not allow
-                this kind of decision.
+            InvalidAnswer: The request was altered since the server sealed it, does not allow
+                this kind of decision, or an edit does not fit its schema.
             ConfigurationError: The key file is missing or unusable.
         """
         return await self._run(steps.sign(interrupt, decision, self._sign))

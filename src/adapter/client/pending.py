@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter.core.errors import ToolUsageError
-from adapter.core.signing import APPROVAL_TYPE, from_iso
+from adapter.core.signing import APPROVAL_TYPE, USED, from_iso
 from adapter.core.types import JsonObject
 
 __all__ = [
@@ -93,7 +93,7 @@ class Effect:
         message: The result, the error or the refusal as text.
     """
 
-    kind: Literal["done", "error", "refused", "pending", "unknown"]
+    kind: Literal["done", "error", "refused", "pending", "used", "unknown"]
     message: str = ""
 
 
@@ -140,7 +140,7 @@ def pending_in(
         key = interrupt.get("id")
         if not isinstance(key, str) or not isinstance(value, dict):
             continue
-        if value.get("type") == APPROVAL_TYPE and key not in found:
+        if value.get("type") == APPROVAL_TYPE and key not in found and USED not in value:
             found[key] = PendingApproval(
                 thread_id=thread_id,
                 assistant_id=assistant,
@@ -170,6 +170,8 @@ def effect_in(state: Mapping[str, Any], approval: PendingApproval, result: objec
         result: What the run returned.
     """
     call_id = approval.request.get("call_id")
+    if (used := _used(state, approval)) is not None:
+        return Effect(kind="used", message=_run_error(result) or used)
     open_now = pending_in(state, approval.thread_id, approval.assistant_id, 0)
     for still in open_now:
         # An answer that counts ends this interrupt; one vote of several leads to a new id.
@@ -192,6 +194,16 @@ def effect_in(state: Mapping[str, Any], approval: PendingApproval, result: objec
             return Effect(kind="error", message=str(denied))
         return Effect(kind="done", message="the flow went on")
     return Effect(kind="unknown", message=failed)
+
+
+def _used(state: Mapping[str, Any], approval: PendingApproval) -> str | None:
+    """Return what failed behind a request whose answer is used up; None where nothing did."""
+    for interrupt in _interrupts(state):
+        value = interrupt.get("value")
+        if interrupt.get("id") == approval.id and isinstance(value, Mapping) and USED in value:
+            said = value[USED]
+            return str(said.get("message", "")) if isinstance(said, Mapping) else ""
+    return None
 
 
 def _interrupts(state: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:

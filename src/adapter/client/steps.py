@@ -21,6 +21,7 @@ from adapter.client.pending import (
     unpack,
 )
 from adapter.core.approvals import ApprovalDecision
+from adapter.core.editing import check_edit
 from adapter.core.errors import AdapterError, ToolUsageError
 from adapter.core.types import JsonObject
 
@@ -101,9 +102,11 @@ def pending(thread_id: str | None, clock: Clock) -> Steps[list[PendingApproval]]
 
 
 def sign(interrupt: object, decision: ApprovalDecision, signer: Signer) -> Steps[JsonObject]:
-    """Verify an interrupt's seal and sign a decision about it."""
+    """Verify an interrupt's seal and sign a decision about it, unless its edit does not fit."""
     asked = unpack(interrupt)
     signed: JsonObject = yield from _one(Work(run=lambda: signer(asked.value, decision)))
+    # After the seal: what is wrong with an altered request is that it was altered.
+    check_edit(asked.value, decision)
     return signed
 
 

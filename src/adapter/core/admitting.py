@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from adapter.core.approvals import ApprovalPort
 from adapter.core.audit import Subject
@@ -73,7 +73,7 @@ class Admitter:
         if spec is None or invocation is None:
             raise UnknownTool(call.name)
         identity = identify(call, ctx, secret, once=arguments if spec.once_per_run else None)
-        ctx = replace(ctx, call_id=call.id, idempotency_key=identity.idempotency_key)
+        ctx = ctx.of_call(call.id, identity.idempotency_key)
         return Work(
             spec=spec,
             call=call,

@@ -26,6 +26,7 @@ __all__ = [
     "Key",
     "Purpose",
     "checked_name",
+    "checked_secret",
     "folded",
 ]
 
@@ -52,6 +53,10 @@ _ALGORITHMS: Final[dict[Purpose, tuple[Algorithm, ...]]] = {
     "digest": ("HS256",),
 }
 _NEW_FILE: Final = "Make a new key file with `adapter keys new`."
+_NEW_SECRET: Final = (
+    'Make one once with `python -c "import secrets; print(secrets.token_hex(32))"`, keep it as a '
+    "secret, and give bytes.fromhex(…) of it; for a trial in one process os.urandom(32) will do."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +213,30 @@ def checked_name(name: object, what: str) -> str:
         f"A {what} is a name of 1 to {MAX_NAME} printable characters, without a comma and "
         "without space around it."
     )
+    raise ConfigurationError(msg)
+
+
+def checked_secret(secret: object, name: str) -> bytes:
+    """Return a secret that keys may be derived from.
+
+    Args:
+        secret: 16 or more random bytes.
+        name: What it was given as, for the error message.
+
+    Raises:
+        ConfigurationError: It is no bytes, is short, or is no random secret.
+    """
+    if not isinstance(secret, bytes):
+        fault = f"takes bytes, not a {type(secret).__name__}"
+    elif len(secret) < MIN_SECRET:
+        fault = f"is too short: {len(secret)} bytes, and it needs {MIN_SECRET} or more"
+    elif len(set(secret)) == 1:
+        fault = "is no random secret: all its bytes are equal"
+    elif len(set(secret)) < _VARIETY:
+        fault = "is no random secret: it is made of a few bytes that repeat"
+    else:
+        return secret
+    msg = f"{name} {fault}. {_NEW_SECRET}"
     raise ConfigurationError(msg)
 
 

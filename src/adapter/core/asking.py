@@ -48,6 +48,16 @@ class Asker:
     clock: Callable[[], int]
     _audience: str | None = field(default=None, init=False)
 
+    def about(self, kind: str, registry: Registry) -> Asker:
+        """Return one that asks about something else than tools, else in the same way.
+
+        Args:
+            kind: The requests' kind.
+            registry: What they name, with its arguments; no policy says more about it.
+        """
+        words = replace(self.words, registry=registry, policy=None, kind=kind)
+        return replace(self, registry=registry, words=words)
+
     async def ask(self, work: Work, rule: ApprovalRule, row: CallRow) -> Answer:
         """Return an answer that counts; for a quorum, the one that completes it.
 

@@ -107,8 +107,9 @@ def _bytes(body: dict[str, Any]) -> bytes:
     try:
         # The names above are in canonical order and their values are texts and small numbers, of
         # which orjson makes the same bytes; only the facts may hold more.
-        facts = orjson.Fragment(canonical_bytes(body["data"]))
-        return orjson.dumps({**body, "data": facts})
+        if body["data"]:
+            body = {**body, "data": orjson.Fragment(canonical_bytes(body["data"]))}
+        return orjson.dumps(body)
     except (ValueError, TypeError):
         # What a model invents may have no canonical form; the refusal is recorded all the same.
         return canonical_bytes({**body, "data": {"unprintable": True}, "tool": ascii(body["tool"])})

@@ -16,7 +16,7 @@ from adapter.core.counters import Charge, counter, exceeded, rated, window
 from adapter.core.errors import ConfigurationError
 from adapter.core.prices import Prices, PriceTable, decimal_of, micro_dollars
 from adapter.core.rates import Rate
-from adapter.core.spec import ToolSpec
+from adapter.core.spec import Limits, ToolSpec
 from adapter.core.types import CallContext
 from adapter.core.usage import Usage
 
@@ -25,6 +25,8 @@ __all__ = ["Budgets", "OnExceeded", "exceeded"]
 OnExceeded = Literal["refuse", "end", "ask"]
 _WHAT = ("model_calls", "tool_calls", "tokens", "cost")
 _SPANS = ("turn", "thread", "user")
+_REMEMBERED = 64
+_PER = {span: f"per_{span}" for span in _SPANS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,12 @@ class Budgets:
     on_exceeded: OnExceeded = "end"
     prices: Prices | Mapping[str, Any] | None = None
     context_limits: Mapping[str, str] = field(default_factory=dict)
+    _set: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _made: dict[tuple[Any, ...], tuple[Limits, tuple[Charge, ...]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Refuse a budget nothing fits in, and read rates and dollars strictly."""
@@ -100,6 +108,12 @@ class Budgets:
             raise ConfigurationError(msg)
         if isinstance(self.prices, Mapping):
             object.__setattr__(self, "prices", PriceTable(self.prices))
+        # Asked for at every call: the spans that have a limit.
+        limited = {
+            what: tuple(span for span in _SPANS if getattr(self, _field(what, span)) is not None)
+            for what in _WHAT
+        }
+        object.__setattr__(self, "_set", limited)
 
     @property
     def asks(self) -> bool:
@@ -109,7 +123,7 @@ class Budgets:
     @property
     def metered(self) -> bool:
         """Whether tokens or cost have a budget."""
-        return any(self.limit(what, span) for what in ("tokens", "cost") for span in _SPANS)
+        return bool(self._set["tokens"] or self._set["cost"])
 
     def limit(self, what: str, span: str, ctx: CallContext | None = None) -> int | None:
         """Return a budget's size in its own unit (calls, tokens, micro-dollars); None for none.
@@ -137,7 +151,7 @@ class Budgets:
         return {
             counter(ctx, span, what): (f"{what}_per_{span}", size)
             for what in _WHAT
-            for span in _spans(ctx)
+            for span in self._spans(ctx, what)
             if (size := self.limit(what, span, ctx)) is not None
         }
 
@@ -158,21 +172,35 @@ class Budgets:
             spec: The tool.
             mark: The call key: one token of a rate per call, whatever becomes of it.
         """
+        counts = self._tool_counts(ctx, spec)
+        rate = Rate.parse(spec.limits.rate)
+        if rate is None and self.tool_rate is None:
+            return counts
+        own = () if rate is None else (window(f"rate:tool:{spec.name}", rate, mark),)
+        return (*counts, *rated(self.tool_rate, ctx, "tool", mark), *own)
+
+    def _tool_counts(self, ctx: CallContext, spec: ToolSpec) -> tuple[Charge, ...]:
+        limits, place = spec.limits, ctx.place
+        # the calls of one message ask one after the other
+        where = (place.thread_id, place.turn_id, place.turnless, ctx.user, spec.name)
+        known = self._made.get(where)
+        if known is not None and known[0] is limits:
+            return known[1]
         total = self.thread_total(ctx)
         # counted with or without a limit: it is shown
         limit = self.limit("tool_calls", "thread", ctx)
         charges = [Charge(scope=total, limit=limit, raisable=self.asks)]
         charges += [one for one in self._counts(ctx, "tool_calls") if one.scope != total]
-        limits = spec.limits
-        for span in _spans(ctx):
-            size = getattr(limits, f"per_{span}")
+        for span in _SPANS[1:] if place.turnless else _SPANS:
+            size = getattr(limits, _PER[span])
             if size is not None:
                 charges.append(Charge(scope=counter(ctx, span, f"tool:{spec.name}"), limit=size))
-        charges += rated(self.tool_rate, ctx, "tool", mark)
-        rate = Rate.parse(limits.rate)
-        if rate is not None:
-            charges.append(window(f"rate:tool:{spec.name}", rate, mark))
-        return tuple(charges)
+        counts = tuple(charges)
+        if not self.context_limits:  # those differ from run to run
+            if len(self._made) >= _REMEMBERED:
+                self._made.clear()
+            self._made[where] = (limits, counts)
+        return counts
 
     def reserve(self, ctx: CallContext, model: str, tokens: int) -> tuple[Charge, ...]:
         """Return what to hold back for a model call: the call fits while anything is left.
@@ -218,9 +246,13 @@ class Budgets:
     def _counts(self, ctx: CallContext, what: str) -> list[Charge]:
         return [
             Charge(scope=counter(ctx, span, what), limit=size, raisable=self.asks)
-            for span in _spans(ctx)
+            for span in self._spans(ctx, what)
             if (size := self.limit(what, span, ctx)) is not None
         ]
+
+    def _spans(self, ctx: CallContext, what: str) -> tuple[str, ...]:
+        spans = self._set[what]
+        return tuple(span for span in spans if span != "turn") if ctx.place.turnless else spans
 
     def _amounts(self, model: str, usage: Usage) -> dict[str, int]:
         amounts = {"tokens": usage.tokens}
@@ -270,7 +302,3 @@ def _said(value: Any, key: str, *, dollars: bool) -> int:
 @cache
 def _field(what: str, span: str) -> str:
     return f"{what}_per_{span}"
-
-
-def _spans(ctx: CallContext) -> tuple[str, ...]:
-    return _SPANS[1:] if ctx.place.turnless else _SPANS

@@ -51,13 +51,15 @@ class Claimer:
         Raises:
             BudgetExceeded: Nothing ran.
         """
-        await self._hooks(self.before, work)
+        if self.before:
+            await self._hooks(self.before, work)
         spent, result = await self.runner.read(work, self.ruling.charges(work))
         if spent is not None:
             await self.past.spent(work, spent)
         if keep:
             self.ruling.keep(work, result)
-        await self._hooks(self.after, work)
+        if self.after:
+            await self._hooks(self.after, work)
         return result
 
     async def free(self, work: Work) -> Any:

@@ -16,7 +16,30 @@ from adapter.core.store import CallRow, Charge
 from adapter.core.types import CallStatus, JsonObject
 from adapter.core.work import Work
 
-__all__ = ["Again", "Confirmer", "check_port"]
+__all__ = ["Again", "Confirmer", "check_port", "check_registry"]
+
+
+_PORTS = (
+    "Give the Executor approval=LangGraphApproval(keys), which asks in the graph that runs, or "
+    "approval=DeferredApproval(store, keys), which asks in the store (flow.run needs this one)."
+)
+
+
+def check_registry(registry: object) -> None:
+    """Refuse bare tools where a registry is wanted.
+
+    Args:
+        registry: What was given.
+
+    Raises:
+        ConfigurationError: It is no Registry.
+    """
+    if not isinstance(registry, Registry):
+        msg = (
+            f"Tools are given as a Registry, not as a {type(registry).__name__}: "
+            "registry_of(tools, specs) of adapter.langgraph makes one, with a ToolSpec for each."
+        )
+        raise ConfigurationError(msg)
 
 
 def check_port(registry: Registry, budgets: Budgets, *, asks: bool) -> None:
@@ -33,17 +56,11 @@ def check_port(registry: Registry, budgets: Budgets, *, asks: bool) -> None:
     if asks:
         return
     if budgets.asks:
-        msg = (
-            "Budgets(on_exceeded='ask') needs an approval port: give the Executor "
-            "approval=LangGraphApproval(keys)."
-        )
+        msg = f"Budgets(on_exceeded='ask') needs an approval port. {_PORTS}"
         raise ConfigurationError(msg)
     gated = [spec.name for spec in registry if spec.approval is not None or spec.masks]
     if gated:
-        msg = (
-            f"These tools need an approval port: {', '.join(gated)}. Give the Executor "
-            "approval=LangGraphApproval(keys)."
-        )
+        msg = f"These tools need an approval port: {', '.join(gated)}. {_PORTS}"
         raise ConfigurationError(msg)
 
 

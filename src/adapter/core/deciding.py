@@ -12,7 +12,7 @@ from typing import Any
 from adapter.core.answers import Answer
 from adapter.core.errors import AdapterError, ApprovalDenied
 from adapter.core.journal import Journal
-from adapter.core.outcomes import error_outcome
+from adapter.core.outcomes import REASON, REFUSED, error_outcome
 from adapter.core.redaction import mask_arguments
 from adapter.core.store import Event
 from adapter.core.types import CallStatus, JsonObject
@@ -64,10 +64,8 @@ class Decider:
             result = work.invocation.responded(decision.response or "")
             status, outcome = CallStatus.RESPONDED, {"result": work.invocation.record(result)}
         else:
-            given = "" if decision is None or not decision.reason else f" Reason: {decision.reason}"
-            denied = ApprovalDenied(
-                f"Not executed: a person refused this call; do not retry it.{given}"
-            )
+            given = "" if decision is None or not decision.reason else f"{REASON}{decision.reason}"
+            denied = ApprovalDenied(f"{REFUSED}{given}")
             status, outcome = CallStatus.DENIED, error_outcome(denied)
         changed = await self._close(work, answer, status, outcome)
         if changed and denied is not None:

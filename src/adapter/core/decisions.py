@@ -13,7 +13,7 @@ from adapter.core.signing import from_iso, to_iso
 from adapter.core.spec import DECISION_KINDS, DecisionKind
 from adapter.core.types import JsonObject
 
-__all__ = ["INVALID", "MAX_TEXT", "ApprovalDecision"]
+__all__ = ["INVALID", "MAX_TEXT", "ApprovalDecision", "no_decision"]
 
 MAX_TEXT = 20_000
 """Longest reason or response, in characters."""
@@ -47,6 +47,13 @@ class ApprovalDecision:
         if kind not in get_args(DecisionKind):
             msg = f"A decision's kind is one of {', '.join(DECISION_KINDS)}, not {kind!r}."
             raise ToolUsageError(msg)
+        for field, needs, what in (
+            ("edited_args", "edit", "edited_args={…}, what to run with instead"),
+            ("response", "respond", "response=…, the text to answer with"),
+        ):
+            if kind == needs and getattr(self, field) is None:
+                msg = f"{field} is missing: a decision of kind {needs} needs {what}."
+                raise ToolUsageError(msg)
         approves = kind in ("approve", "edit")
         if (
             (self.approved is not None and self.approved is not approves)
@@ -118,6 +125,14 @@ class ApprovalDecision:
             return cls(**given)
         except (ToolUsageError, ValueError) as error:
             raise InvalidAnswer(INVALID) from error
+
+
+def no_decision(given: object) -> ToolUsageError:
+    """Return the error for what was given in a decision's place."""
+    return ToolUsageError(
+        f"A decision is an ApprovalDecision, and not a {type(given).__name__}: give "
+        "ApprovalDecision(approved=True), or a mapping of the questions to one each."
+    )
 
 
 _FIELDS = frozenset(

@@ -29,7 +29,7 @@ from adapter.core.recording import (
     waiting_in,
 )
 from adapter.core.signing import answer_digest, sealed_value
-from adapter.core.store import CallRow, Close, Store
+from adapter.core.store import CallRow, Close, Store, check_store
 from adapter.core.types import CallStatus, JsonObject
 
 __all__ = ["DeferredApproval", "is_decided", "record_answer", "record_decision"]
@@ -61,8 +61,9 @@ class DeferredApproval:
             clock: Milliseconds since the epoch.
 
         Raises:
-            ConfigurationError: The secret is short or a placeholder.
+            ConfigurationError: The secret is short or a placeholder, or this is no store.
         """
+        check_store(store, "DeferredApproval(store, keys)")
         self.store = store
         self._source: KeySource = KeyRing.random() if key is None else _source(key)
         self._reviewer = reviewer
@@ -208,5 +209,5 @@ class DeferredApproval:
         """Note nothing."""
 
 
-def _source(key: bytes | KeyRing | KeySource) -> Any:
-    return KeyRing.from_secret(key) if isinstance(key, bytes) else key
+def _source(key: Any) -> Any:
+    return key if hasattr(key, "refresh") else KeyRing.from_secret(key)

@@ -1,8 +1,4 @@
-"""The only place that knows the order of the stages a tool call goes through.
-
-resolve, validate, identify, settled?, decide, ask, verify, claim, invoke, settle. Everything
-before the claim may run many times; everything after it runs once per call key.
-"""
+"""Executor: tools, policy, budgets, people and a store, put together; calls go in here."""
 
 from __future__ import annotations
 
@@ -12,29 +8,29 @@ from time import time_ns
 from typing import Any
 
 from adapter.core import programs
-from adapter.core.answers import Answer
 from adapter.core.approvals import ApprovalPort
 from adapter.core.audit import Auditor
 from adapter.core.batches import checked_concurrency, in_order
 from adapter.core.budgets import Budgets
 from adapter.core.cache import ResultCache
 from adapter.core.claiming import Hook
-from adapter.core.confirming import Again, check_port
-from adapter.core.errors import ApprovalExpired, ConfigurationError, ModelVisibleError, PolicyDenied
+from adapter.core.confirming import check_port, check_registry
+from adapter.core.errors import ConfigurationError, ModelVisibleError
 from adapter.core.functions import Unjournaled, is_plain
-from adapter.core.gating import Gate, GateRun
+from adapter.core.gates import Gate
+from adapter.core.gating import GateRun
 from adapter.core.ids import new_id
 from adapter.core.invoke import Invocation
 from adapter.core.journal import Journal
+from adapter.core.order import Order
 from adapter.core.policy import Ghost, Policy
-from adapter.core.ruling import MISSING, check_ledger, warn_of_memory
+from adapter.core.ruling import check_ledger, warn_of_memory
 from adapter.core.sealing import Sealer
-from adapter.core.spec import ApprovalRule, Registry
+from adapter.core.spec import Registry
 from adapter.core.stages import Stages
-from adapter.core.store import CallRow, Store
+from adapter.core.store import Store, check_store
 from adapter.core.types import CallContext, JsonObject, JsonValue, ToolCall
 from adapter.core.validation import Admission, Batch
-from adapter.core.work import Work
 
 __all__ = ["Executor", "Hook"]
 
@@ -90,6 +86,8 @@ class Executor:
             ConfigurationError: An approval rule without a port or without signing keys, or a
                 policy that names no tool or has no durable ledger.
         """
+        check_registry(registry)
+        check_store(store, "Executor(registry, store=…)")
         check_ledger(policy, store, asks=approval is not None)
         self.registry = registry
         self.store = store
@@ -126,6 +124,7 @@ class Executor:
             clock=clock,
             sleep=sleep,
         )
+        self._order = Order(stages=self._stages, journal=self.journal)
         self.raises = self._stages.raises
 
     def admit(self, batch: Batch) -> Admission:
@@ -197,7 +196,7 @@ class Executor:
         else:
             self._stages.ruling.stripped(work)
         return self._stages.ruling.shown(
-            work.spec.name, await self._run(work), work.invocation.masked
+            work.spec.name, await self._order.run(work, self.port), work.invocation.masked
         )
 
     async def run_many(
@@ -267,63 +266,3 @@ class Executor:
             )
             raise ConfigurationError(msg)
         return await self._stages.gating.run(gate, ctx, run, is_pause)
-
-    async def _run(self, work: Work) -> Any:
-        try:
-            gate = await self._stages.ruling.decided(work)
-        except PolicyDenied as error:
-            row = await self.store.get(work.identity.key)
-            if row is not None and row.status.settled:
-                return await self._stages.past.earlier(work, row)
-            await self._stages.past.refused(work, error)
-            raise
-        if gate.rule is not None:
-            if self.port is not None or work.spec.approval is not None:
-                return await self._gated(work, gate.rule)
-            async with self._stages.past.once.alone(work):
-                await self._stages.ruling.approved(work, gate.rule)
-                return await self._free(work, gated=True)
-        if self.port is None:
-            return await self._free(work)
-        token = self.port.enter()
-        try:
-            return await self._free(work)
-        finally:
-            self.port.leave(token)
-
-    async def _free(self, work: Work, *, gated: bool = False) -> Any:
-        """Run a call that needs nobody's approval, or has it already."""
-        if work.spec.effects.read_only and not programs.is_journaled(work):
-            known = MISSING if gated else self._stages.ruling.cached(work)
-            if known is not MISSING:
-                return known
-            return await self._stages.claimer.read(work, keep=not gated)
-        return await self._stages.claimer.free(work)
-
-    async def _gated(self, work: Work, rule: ApprovalRule) -> Any:
-        confirmer = self._stages.confirmer
-        if confirmer is None or self.port is None:
-            msg = f"{work.spec.name} needs an approval and there is no approval port."
-            raise ConfigurationError(msg)
-        confirmer.check_place(work)
-        async with self.port.turn():
-            charges = self._stages.ruling.charges(work)
-            try:
-                said = await confirmer.ask(work, rule, charges)
-                if isinstance(said, CallRow):
-                    return await self._stages.past.earlier(work, said)
-                if isinstance(said, Again):
-                    return await self._stages.claimer.approved(work, None, said.arguments)
-            except ModelVisibleError as error:
-                if not isinstance(error, ApprovalExpired):
-                    await self._stages.past.refused(work, error)
-                raise
-            return await self._answered(work, said)
-
-    async def _answered(self, work: Work, answer: Answer) -> Any:
-        if answer.approves and answer.arguments is not None:
-            return await self._stages.claimer.approved(work, answer, answer.arguments)
-        closed, result = await self._stages.decider.close(work, answer)
-        if closed:
-            return result
-        return await self._stages.past.earlier(work, await self.store.get(work.identity.key))

@@ -16,7 +16,15 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from typing_extensions import override
 
-from adapter.core.algorithms import MIN_SECRET, PURPOSES, Algorithm, Key, Purpose, folded
+from adapter.core.algorithms import (
+    MIN_SECRET,
+    PURPOSES,
+    Algorithm,
+    Key,
+    Purpose,
+    checked_secret,
+    folded,
+)
 from adapter.core.canonical import domain
 from adapter.core.errors import ConfigurationError
 from adapter.core.keydocument import encoded, new_document, read_document, written
@@ -75,13 +83,17 @@ class KeyRing:
         return f"KeyRing({[f'{key.purpose}:{key.kid}' for key in self._keys]})"
 
     @classmethod
-    def from_secret(cls, secret: bytes) -> KeyRing:
+    def from_secret(cls, secret: bytes, *, name: str = "The secret given") -> KeyRing:
         """Derive one key per purpose from a shared secret of 16 or more bytes.
+
+        Args:
+            secret: The secret.
+            name: What it was given as, for the error message.
 
         Raises:
             ConfigurationError: The secret is short or a placeholder.
         """
-        Key(kid="shared", purpose="seal", secret=secret)
+        checked_secret(secret, name)
         derived = []
         for purpose in PURPOSES:
             info = domain(f"derive/{purpose}")

@@ -24,7 +24,15 @@ from adapter.core.errors import (
 from adapter.core.store import CallRow
 from adapter.core.types import CallStatus, JsonObject, JsonValue
 
-__all__ = ["EXPIRED", "error_outcome", "raise_recorded", "unusable"]
+__all__ = [
+    "EXPIRED",
+    "REASON",
+    "REFUSED",
+    "error_outcome",
+    "plain_reason",
+    "raise_recorded",
+    "unusable",
+]
 
 _RECORDED: dict[str, type[AdapterError]] = {
     made.__name__: made
@@ -46,6 +54,23 @@ EXPIRED = (
     "Not executed: nobody answered the approval request in time. Do not retry unless the user asks "
     "again."
 )
+
+
+REFUSED = "Not executed: a person refused this call; do not retry it."
+REASON = " Reason: "
+
+
+def plain_reason(message: str) -> str:
+    """Return why a person's no, or their silence, ended a call: in words for people.
+
+    Args:
+        message: As the model reads it.
+    """
+    if message == EXPIRED:
+        return "Nobody answered in time."
+    if message == REFUSED:
+        return "A person refused it and gave no reason."
+    return message.removeprefix(f"{REFUSED}{REASON}")
 
 
 def error_outcome(error: AdapterError) -> JsonObject:

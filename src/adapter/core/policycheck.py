@@ -10,7 +10,7 @@ from adapter.core.errors import ConfigurationError
 from adapter.core.spec import ApprovalRule, Condition, Registry
 from adapter.core.types import JsonObject
 
-__all__ = ["check_names", "check_patterns", "read_rules"]
+__all__ = ["check_names", "check_patterns", "plain_name", "read_rules"]
 
 _WILD = frozenset("*?[")
 
@@ -75,12 +75,12 @@ def check_names(
     for key, rule in rules:
         if key in known:
             _check_condition(key, rule, registry.schemas[key].json_schema)
-    plain = {_plain(name): name for name in names}
+    plain = {plain_name(name): name for name in names}
     for where, keys in tables.items():
         for key in keys:
             if _WILD & set(key) or key in known:
                 continue
-            near = plain.get(_plain(key))
+            near = plain.get(plain_name(key))
             if near is None and not closed:
                 continue
             near = near or next(iter(get_close_matches(key, names, n=1)), None)
@@ -102,5 +102,6 @@ def _check_condition(key: str, rule: ApprovalRule, schema: JsonObject) -> None:
         raise ConfigurationError(msg)
 
 
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
+def plain_name(name: str) -> str:
+    """Return a name without what is easily mistyped: its case, ``-`` and ``_``."""
+    return name.casefold().replace("-", "").replace("_", "")

@@ -79,8 +79,7 @@ class Raises:
     def over(cls, asker: Asker, *, past: Past, decider: Decider, budgets: Budgets) -> Raises:
         """Ask through the same port, journal and rules about people as an asker of tool calls."""
         registry = Registry([_SPEC], {NAME: _Arguments()})
-        words = replace(asker.words, registry=registry, policy=None, kind="budget")
-        own = replace(asker, registry=registry, words=words)
+        own = asker.about("budget", registry)
         return cls(asker=own, past=past, decider=decider, budgets=budgets)
 
     @property

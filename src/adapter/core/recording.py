@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from adapter.core.approvals import ApprovalDecision, sign_decision
+from adapter.core.editing import check_edit
 from adapter.core.errors import ApprovalAlreadyDecided, ApprovalExpired, InvalidAnswer
 from adapter.core.keys import KeyRing
 from adapter.core.outcomes import EXPIRED
@@ -66,12 +67,14 @@ async def record_decision(
 
     Raises:
         InvalidAnswer: The request is not under the server's seal, does not offer this kind, the
-            key may not sign in this reviewer's name, or they voted before.
+            edit does not fit its schema, the key may not sign in this reviewer's name, or they
+            voted before.
         ApprovalExpired: Past its deadline.
         ApprovalAlreadyDecided: Decided, used or closed already.
     """
     _check_open(row, decided_at)
     sealed = (row.decision or {}).get(SEALED)
+    check_edit(sealed, decision)
     signed = sign_decision(keys, sealed, decision, decided_at=decided_at, reviewer=reviewer)
     return await record_answer(store, row, signed, now=decided_at, judge=judge)
 

@@ -56,7 +56,7 @@ def mask_value(value: Any) -> Any:
         return mask_text(value)
     if value is None or isinstance(value, int | float):
         return value
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return {
             key: MASK if item is not None and _secret(str(key)) else mask_value(item)
             for key, item in value.items()

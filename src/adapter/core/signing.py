@@ -17,6 +17,7 @@ from adapter.core.types import JsonObject
 
 __all__ = [
     "APPROVAL_TYPE",
+    "USED",
     "Binding",
     "answer_digest",
     "check_answer",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 APPROVAL_TYPE = "agent_adapter.approval"
+
+USED = "used"
+"""Key of an interrupt's value: its question was answered, and what came behind it failed."""
 
 _ANSWER_FIELDS = frozenset({"binding", "decision", "kid", "alg", "mac"})
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from adapter.core.counters import Charge
+from adapter.core.errors import ConfigurationError
 from adapter.core.links import Anchor, Event, StoredEvent, ThreadHead
 from adapter.core.records import (
     CallRow,
@@ -42,7 +43,26 @@ __all__ = [
     "ThreadHead",
     "Turn",
     "Vote",
+    "check_store",
 ]
+
+
+def check_store(store: object, taker: str) -> None:
+    """Refuse what is no store before anything is asked of it.
+
+    Args:
+        store: What was given.
+        taker: The call it was given to, as it is written.
+
+    Raises:
+        ConfigurationError: It is no store.
+    """
+    if not callable(getattr(store, "claim", None)):
+        msg = (
+            f"{taker} takes a store, not a {type(store).__name__}: give "
+            "open_store('sqlite:///adapter.db'), or MemoryStore() for a trial."
+        )
+        raise ConfigurationError(msg)
 
 
 class Store(Protocol):

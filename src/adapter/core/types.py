@@ -144,6 +144,19 @@ class CallContext:
         """The thread this call belongs to."""
         return self.place.thread_id
 
+    def of_call(self, call_id: str, idempotency_key: str) -> CallContext:
+        """Return the same surroundings as those of one call."""
+        return CallContext(  # each field by name: ``replace`` takes twice as long
+            place=self.place,
+            run_id=self.run_id,
+            run_token=self.run_token,
+            call_id=call_id,
+            idempotency_key=idempotency_key,
+            user=self.user,
+            metadata=self.metadata,
+            context=self.context,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapter.core.errors import FlowCompileError, FlowError, FlowLoopExceeded
 from adapter.core.merge import Merge
+from adapter.core.spec import Retry
 from adapter.flow.context import FlowContext
 from adapter.flow.definition import Flow
 from adapter.flow.kinds import END, Call, Join, Map, Route
@@ -23,5 +24,6 @@ __all__ = [
     "Map",
     "Merge",
     "Pending",
+    "Retry",
     "Route",
 ]

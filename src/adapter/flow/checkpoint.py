@@ -20,7 +20,16 @@ from adapter.core.types import JsonObject
 from adapter.flow.shape import Shape
 from adapter.flow.steps import Position
 
-__all__ = ["Progress", "Seal", "give_rows", "own_keys", "seal_for", "take_rows"]
+__all__ = [
+    "Progress",
+    "Seal",
+    "give_rows",
+    "given_keys",
+    "own_keys",
+    "seal_for",
+    "sealer_for",
+    "take_rows",
+]
 
 _PURPOSE = "flow-checkpoint/v1"
 
@@ -136,7 +145,20 @@ def seal_for(flow: Shape, executor: Executor, checkpoint_key: bytes | None) -> S
     Raises:
         ConfigurationError: The secret is short or a placeholder.
     """
-    ring = None if checkpoint_key is None else KeyRing.from_secret(checkpoint_key)
+    return Seal(flow=flow, sealer=sealer_for(executor, checkpoint_key))
+
+
+def sealer_for(executor: Executor, checkpoint_key: bytes | None) -> Sealer:
+    """Return what seals a flow's progress.
+
+    Args:
+        executor: Its port's keys are taken where no secret is given.
+        checkpoint_key: A secret of 16 or more bytes.
+
+    Raises:
+        ConfigurationError: The secret is short or a placeholder.
+    """
+    ring = None if checkpoint_key is None else given_keys(checkpoint_key)
     port = executor.port
 
     def keys() -> KeyRing:
@@ -144,7 +166,16 @@ def seal_for(flow: Shape, executor: Executor, checkpoint_key: bytes | None) -> S
             return ring
         return own_keys() if port is None else port.keys
 
-    return Seal(flow=flow, sealer=Sealer(keys=keys))
+    return Sealer(keys=keys)
+
+
+def given_keys(checkpoint_key: bytes) -> KeyRing:
+    """Return the keys of a secret that a flow was given for its checkpoints.
+
+    Raises:
+        ConfigurationError: The secret is short or a placeholder.
+    """
+    return KeyRing.from_secret(checkpoint_key, name="checkpoint_key")
 
 
 @cache

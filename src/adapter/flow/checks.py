@@ -33,13 +33,35 @@ def faults(flow: Shape) -> list[str]:
 
 
 def tool_faults(flow: Shape, registry: Registry) -> list[str]:
-    """Return a fault for each node whose tool the registry lacks."""
-    return [
-        f"node {node.name!r} calls the tool {node.work.tool!r}, which the registry does not have. "
-        f"Tools are: {', '.join(registry.names) or 'none'}"
-        for node in flow.nodes.values()
-        if isinstance(node.work, Call | Map) and registry.get(node.work.tool) is None
-    ]
+    """Return a fault for each node whose tool the registry lacks, or that cannot call it."""
+    found = []
+    for node in flow.nodes.values():
+        work = node.work
+        if not isinstance(work, Call | Map):
+            continue
+        if registry.get(work.tool) is None:
+            found.append(
+                f"node {node.name!r} calls the tool {work.tool!r}, which the registry does not "
+                f"have. Tools are: {', '.join(registry.names) or 'none'}"
+            )
+        elif isinstance(work, Call):
+            found += _lacking(flow, node.name, work, registry)
+    return found
+
+
+def _lacking(flow: Shape, node: str, work: Call, registry: Registry) -> Iterator[str]:
+    if callable(work.arguments):
+        return
+    given = flow.fields if work.arguments is None else work.arguments
+    needed = registry.schemas[work.tool].json_schema.get("required", ())
+    missing = ", ".join(name for name in needed if name not in given)
+    if missing and work.arguments is None:
+        yield (
+            f"node {node!r}: the tool {work.tool!r} needs {missing}, and the state has no such "
+            f"field. Say what it gets: Call({work.tool!r}, arguments=lambda state: {{…}})"
+        )
+    elif missing:
+        yield f"node {node!r}: the tool {work.tool!r} needs {missing}, which arguments= lacks"
 
 
 def _names(flow: Shape) -> Iterator[str]:

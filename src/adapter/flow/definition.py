@@ -12,7 +12,7 @@ from adapter.core.ids import new_id
 from adapter.core.spec import Registry
 from adapter.flow.checkpoint import seal_for
 from adapter.flow.checks import faults, tool_faults
-from adapter.flow.defaults import executor_of
+from adapter.flow.defaults import check_port, executor_of
 from adapter.flow.drawing import mermaid, svg
 from adapter.flow.results import FlowResult
 from adapter.flow.runner import LocalRun, OnCheckpoint, decide, resumed, started
@@ -95,8 +95,11 @@ class Flow(Shape):
             FlowLoopExceeded: A loop went past its cap, or the run past ``max_steps``.
             FlowError: The state, a node's result, or the checkpoint does not hold.
             ApprovalAlreadyDecided: The question was decided before.
+            ToolUsageError: The executor's port asks in LangGraph only, and the flow asks.
         """
         self.validate(None if executor is None else executor.registry)
+        if executor is not None:
+            check_port(self, executor)
         async with executor_of(self, executor, checkpoint_key) as governing:
             if governing.port is not None:
                 await governing.port.refresh()

@@ -8,7 +8,7 @@ from typing import Any
 
 from adapter.core.canonical import digest
 from adapter.core.errors import FlowError, ToolArgsInvalid
-from adapter.core.gating import Gate
+from adapter.core.gates import Gate
 from adapter.core.types import JsonObject, JsonValue
 from adapter.flow.kinds import Node
 from adapter.flow.shape import Shape
@@ -29,6 +29,7 @@ async def gate_of(flow: Shape, node: Node, values: JsonObject, *, group: str = "
 
     Raises:
         FlowError: What ``pause`` returned is no mapping, or has no JSON form.
+        Exception: Whatever ``pause`` raised; a note says where.
     """
     where = f"flow {flow.name!r}, node {node.name!r}"
 
@@ -41,7 +42,12 @@ async def gate_of(flow: Shape, node: Node, values: JsonObject, *, group: str = "
 
     said: Any = {}
     if node.pause is not None:
-        said = await done(node.pause(flow.fields.load(values, where=where)))
+        state = flow.fields.load(values, where=where)
+        try:
+            said = await done(node.pause(state))
+        except Exception as error:
+            error.add_note(f"{where}, its pause= function")
+            raise
     if not isinstance(said, Mapping):
         msg = f"{where}: pause must return a dict, not a {type(said).__name__}."
         raise FlowError(msg)

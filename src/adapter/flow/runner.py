@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from adapter.core.decisions import ApprovalDecision
+from adapter.core.decisions import ApprovalDecision, no_decision
 from adapter.core.errors import (
     ApprovalAlreadyDecided,
     ApprovalExpired,
@@ -15,6 +15,7 @@ from adapter.core.errors import (
 )
 from adapter.core.executor import Executor
 from adapter.core.ids import new_id
+from adapter.core.outcomes import plain_reason
 from adapter.core.recording import is_decided
 from adapter.core.types import CallStatus, JsonObject
 from adapter.flow.checkpoint import Progress, Seal, give_rows, take_rows
@@ -78,7 +79,12 @@ async def decide(
     Raises:
         FlowError: A key is none of this run's, or the port takes no decisions.
         ApprovalAlreadyDecided: Nothing is asked, or it was decided or closed before.
+        ToolUsageError: It is no ApprovalDecision.
     """
+    said = decision.values() if isinstance(decision, Mapping) else [decision]
+    for one in said:
+        if not isinstance(one, ApprovalDecision):
+            raise no_decision(decision)
     record = getattr(executor.port, "record", None)
     if not progress.asked:
         msg = "Nothing of this run waits for a decision: it was decided, or never asked."
@@ -216,7 +222,7 @@ class LocalRun:
             targets = {name: one.targets for name, one in made.items()}
             progress.position = advance(self.flow.nodes, progress.position, targets)
         else:
-            progress.denied = next(iter(ended.denied.values())).message
+            progress.denied = plain_reason(next(iter(ended.denied.values())).message)
             progress.position = Position(active=())
         progress.steps += not (ended.denied and ended.shut)
         progress.done = {}

@@ -207,5 +207,10 @@ class Shape:
         return digest("flow/v1", shape)
 
 
+# Python names these in its own errors, and what people write is Flow.
+for _declares in (Shape.__init__, Shape.node, Shape.edge, Shape.start, Shape.end):
+    _declares.__qualname__ = f"Flow.{_declares.__name__}"
+
+
 def _hooks(given: Hook | Sequence[Hook]) -> tuple[Hook, ...]:
     return (given,) if callable(given) else tuple(given)

@@ -128,6 +128,11 @@ async def _map(
                 f"{context.where}: {what} {index} of {over!r} is no mapping of arguments but a "
                 f"{type(given).__name__}."
             )
+            if work.arguments is None:
+                msg += (
+                    f" Say what {work.tool} gets of an item: "
+                    "Map(…, arguments=lambda item: {'name': item})."
+                )
             raise FlowError(msg)
         calls.append(context.tool_call(work.tool, given, context.call_id(index)))
     count = 0

@@ -6,7 +6,9 @@ verdict counts only for exactly the calls it was given for.
 
 from __future__ import annotations
 
+import marshal
 from collections import OrderedDict
+from typing import Any
 
 from langchain_core.messages import AIMessage
 
@@ -26,13 +28,11 @@ class Admissions:
     def __init__(self, executor: Executor) -> None:
         """Take the executor whose registry admits."""
         self._executor = executor
-        self._known: OrderedDict[str, tuple[str, Admission]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[str | bytes, Admission]] = OrderedDict()
 
     def of(self, message: AIMessage, answered: set[str]) -> Admission:
         """Return the verdict on the calls of a message that have no result yet."""
-        # Written out, because 1, 1.0 and True are equal; and because other middleware changes
-        # messages in place.
-        asked = repr(
+        asked = _written(
             (
                 [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
                 [bad.get("id") for bad in message.invalid_tool_calls],
@@ -48,3 +48,14 @@ class Admissions:
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return admission
+
+
+def _written(asked: Any) -> str | bytes:
+    """Write calls out: 1, 1.0 and True are equal, and other middleware changes messages in place.
+
+    Marshal tells types apart as ``repr`` does, in a sixth of its time, and takes plain values only.
+    """
+    try:
+        return marshal.dumps(asked, 0)
+    except ValueError:
+        return repr(asked)

@@ -6,23 +6,18 @@ LangGraph saves it. This room knows how LangGraph pauses; it knows nothing of to
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from time import time_ns
 from typing import Any, Literal, NoReturn
 
 from langgraph.errors import GraphInterrupt, is_invalid_resume
 from langgraph.types import Interrupt, interrupt
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from typing_extensions import override
+from pydantic import ValidationError
 
 from adapter.core.approvals import (
     Answer,
-    AnswerCheck,
     ApprovalDecision,
     Question,
     Refusal,
@@ -30,7 +25,6 @@ from adapter.core.approvals import (
 )
 from adapter.core.errors import ConfigurationError, InvalidAnswer, ToolUsageError
 from adapter.core.keys import KeyRing, KeySource
-from adapter.core.scope import task_scope
 from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
@@ -41,9 +35,10 @@ from adapter.langgraph.host import (
     drop_bare_answer,
     pause_id,
     resume_map,
-    running_task,
     task_answers,
 )
+from adapter.langgraph.signedanswer import EXPECTED, SCHEMA, Expected, SignedAnswer
+from adapter.langgraph.taskturns import OUTSIDE, TaskTurns
 
 __all__ = ["LangGraphApproval", "OnInvalid", "SignedAnswer"]
 
@@ -53,83 +48,13 @@ MAX_VOID_ANSWERS = 50
 """Saved answers of one task that may turn out void before the question gives up."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Expected:
-    """What the validator needs to know of the open question; the only way in is a ContextVar."""
-
-    check: AnswerCheck
-    saved: bool
-    refused: str | None = None
-
-
-_expected: ContextVar[_Expected | None] = ContextVar("adapter_expected_answer", default=None)
-
-
-class SignedAnswer(BaseModel):
-    """A decision bound to one approval request and signed: what resumes a gated tool call."""
-
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, strict=True)
-
-    binding: str
-    decision: dict[str, Any]
-    kid: str
-    alg: str
-    mac: str
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def judge(cls, value: Any, _handler: Any) -> Any:
-        """Let AnswerCheck decide; anything it does not accept is an invalid resume."""
-        expected = _expected.get()
-        if expected is None:
-            msg = "no approval request is open here"
-            raise ValueError(msg)
-        try:
-            return expected.check.check(value, saved=expected.saved)
-        except InvalidAnswer as error:
-            expected.refused = answer_digest(value)
-            raise ValueError(error.message) from None
-
-    @classmethod
-    @override
-    def __get_pydantic_json_schema__(cls, _core: Any, _handler: Any) -> dict[str, Any]:
-        """Return one constant schema; deriving it would cost more than the pause."""
-        return _SCHEMA
-
-
-_SCHEMA: dict[str, Any] = {
-    "title": "SignedAnswer",
-    "description": "A decision bound to one approval request and signed.",
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["binding", "decision", "kid", "alg", "mac"],
-    "properties": {
-        "binding": {"type": "string"},
-        "decision": {"type": "object"},
-        "kid": {"type": "string"},
-        "alg": {"type": "string"},
-        "mac": {"type": "string"},
-    },
-}
-
-
-@dataclass(slots=True)
-class _Task:
-    """One run of one task: its gated calls go one at a time, and only one of them pauses."""
-
-    scratchpad: Any
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    paused: bool = False
-    waiting: int = 0
-    running: int = 0
-    idle: asyncio.Event = field(default_factory=asyncio.Event)
-
-
 class LangGraphApproval:
     """An approval port that pauses the graph and reads signed resume values.
 
     With ``key=None`` the keys are random and the run resumes in this process only.
     """
+
+    in_graph = True
 
     def __init__(
         self,
@@ -159,7 +84,7 @@ class LangGraphApproval:
         self._ask_again = on_invalid == "ask"
         self._reviewer = reviewer
         self._clock = clock
-        self._tasks: OrderedDict[int, _Task] = OrderedDict()
+        self._turns = TaskTurns()
 
     @property
     def keys(self) -> KeyRing:
@@ -188,46 +113,13 @@ class LangGraphApproval:
             self.keys, value, decision, decided_at=self._clock(), reviewer=self._reviewer
         )
 
-    @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    def turn(self) -> AbstractAsyncContextManager[None]:
         """Let the gated calls of one task go one at a time; after a pause, none.
 
         Raises:
             ToolUsageError: Before anything is asked: no front end of the adapter runs this task.
         """
-        task = self._task()
-        scope = task_scope.get()
-        if scope is None or scope.task is not task.scratchpad:
-            msg = (
-                "LangGraphApproval was reached in a node of your own that is not wrapped: "
-                "add_node(one_use(node)), so that each answer is used once."
-            )
-            raise ToolUsageError(msg)
-        task.waiting += 1
-        try:
-            async with self._turn(task):
-                yield
-        finally:
-            task.waiting -= 1
-            self._forget(task)
-
-    @asynccontextmanager
-    async def _turn(self, task: _Task) -> AsyncIterator[None]:
-        async with task.lock:
-            if task.paused:
-                # Another call of this task holds the one pending question; this one asks in a
-                # later run, in the same order.
-                raise GraphInterrupt
-            try:
-                yield
-            except GraphInterrupt:
-                task.paused = True
-                # A node that runs several calls ends at the first pause: what still runs beside
-                # this call must be settled by then, or its result would come too late.
-                while task.running:
-                    task.idle.clear()
-                    await task.idle.wait()
-                raise
+        return self._turns.turn()
 
     def pause(self) -> NoReturn:
         """Pause without a question: another call's question, open beside this one, is its too.
@@ -243,18 +135,11 @@ class LangGraphApproval:
 
     def enter(self) -> object:
         """Note that a call that asks nobody runs in this task; returns what ``leave`` takes."""
-        if running_task() is None:
-            return None
-        task = self._task()
-        task.running += 1
-        return task
+        return self._turns.enter()
 
     def leave(self, token: object) -> None:
         """Note that such a call is over."""
-        if isinstance(token, _Task):
-            token.running -= 1
-            token.idle.set()
-            self._forget(token)
+        self._turns.leave(token)
 
     def has_answer(self) -> bool:
         """Tell whether the next question of this task has an answer waiting."""
@@ -323,8 +208,8 @@ class LangGraphApproval:
             _pause(self._sealed(question))
         # An answer that certainly comes makes the value unnecessary; a bare one may be gone.
         value = None if delivery in ("keyed", "saved") else self._sealed(question)
-        expected = _Expected(check=question.check, saved=delivery == "saved")
-        token = _expected.set(expected)
+        expected = Expected(check=question.check, saved=delivery == "saved")
+        token = EXPECTED.set(expected)
         try:
             return interrupt(value, response_schema=SignedAnswer)  # type: ignore[return-value]
         except ValidationError as error:
@@ -337,33 +222,13 @@ class LangGraphApproval:
             shown = self._sealed(question)
             if new or delivery == "keyed":
                 shown["refused"] = {"code": refusal.code, "message": refusal.message}
-            again = Interrupt(shown, id=here, response_schema=_SCHEMA)
+            again = Interrupt(shown, id=here, response_schema=SCHEMA)
             raise GraphInterrupt((again,)) from None
         finally:
-            _expected.reset(token)
+            EXPECTED.reset(token)
 
     def _sealed(self, question: Question) -> JsonObject:
         return sealed_value(self.keys, question.binding, question.request)
-
-    def _forget(self, task: _Task) -> None:
-        """Let go of a task that is over; one that paused is kept for siblings that come late."""
-        if not (task.paused or task.waiting or task.running):
-            self._tasks.pop(id(task.scratchpad), None)
-
-    def _task(self) -> _Task:
-        pad = running_task()
-        if pad is None:
-            msg = "LangGraphApproval works inside a running LangGraph task only."
-            raise ToolUsageError(msg)
-        known = self._tasks.get(id(pad))
-        if known is None or known.scratchpad is not pad:
-            known = self._tasks[id(pad)] = _Task(pad)
-            while len(self._tasks) > _REMEMBERED:
-                self._tasks.popitem(last=False)
-        return known
-
-
-_REMEMBERED = 256
 
 
 def _pause(value: JsonObject) -> NoReturn:
@@ -373,7 +238,7 @@ def _pause(value: JsonObject) -> NoReturn:
         GraphInterrupt: Always, as far as LangGraph keeps its word.
         ToolUsageError: It gave an answer it had not announced; nothing runs.
     """
-    interrupt(value, response_schema=_SCHEMA)
+    interrupt(value, response_schema=SCHEMA)
     msg = "LangGraph delivered an answer unexpectedly; it was not judged and nothing ran."
     raise ToolUsageError(msg)
 
@@ -382,7 +247,7 @@ def _pausable(conf: Any) -> TaskAnswers:
     try:
         return task_answers(conf)
     except KeyError as error:
-        msg = "LangGraphApproval works inside a running LangGraph task only."
+        msg = OUTSIDE
         raise ToolUsageError(msg) from error
 
 
@@ -396,4 +261,5 @@ def _refusal(digest: str, delivery: Literal["keyed", "bare", "saved"]) -> Refusa
 def _source(key: bytes | KeyRing | KeySource | None) -> KeySource:
     if key is None:
         return KeyRing.random()
-    return KeyRing.from_secret(key) if isinstance(key, bytes) else key
+    given: Any = key
+    return given if hasattr(given, "refresh") else KeyRing.from_secret(given)

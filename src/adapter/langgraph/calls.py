@@ -128,8 +128,8 @@ class CallTurn:
         if message is not None and _sick(message, history.answered_ids(messages, index)):
             return await self._refused_whole(message, index, messages, request, ctx)
         try:
-            edits = _edits(request.state)
-            if message is None or not _proposed(message, request, edits.get(call_id)):
+            edit = _edits(request.state).get(call_id)
+            if message is None or not _proposed(message, request, edit):
                 await self._refuse(
                     ToolArgsInvalid(
                         "Not executed: this is not one of the tool calls in the model's last "
@@ -143,7 +143,9 @@ class CallTurn:
                 if earlier is not None:
                     # Reached again by goto or jump_to after it was answered: the answer stands.
                     return earlier
-                return await self._admitted(messages, index, message, request, invocation, ctx)
+                return await self._admitted(
+                    messages, index, message, request, invocation, ctx, edit
+                )
         except self._shown as error:
             return results.error_message(error, call_id, name)
 
@@ -155,12 +157,12 @@ class CallTurn:
         request: ToolCallRequest,
         invocation: ToolInvocation,
         ctx: CallContext,
+        edit: Any,
     ) -> Any:
         call_id = request.tool_call["id"] or ""
         admission = self._admissions.of(message, history.answered_ids(messages, index))
         if call_id in admission.faults:
             await self._refuse(admission.faults[call_id], request, ctx)
-        edit = _edits(request.state).get(call_id)
         edited: JsonObject | None = None if edit is None else edit["args"]
         call = ToolCall(
             name=request.tool_call["name"],
@@ -222,14 +224,16 @@ def _sick(message: AIMessage, answered: set[str]) -> bool:
     """Tell whether one result for each call would not do: ids that lack or repeat, no JSON."""
     if not message.id:
         return False
-    lost = any(bad.get("id") not in answered for bad in message.invalid_tool_calls)
+    bad = message.invalid_tool_calls
+    lost = bool(bad) and any(one.get("id") not in answered for one in bad)
     return lost or history.with_ids(message) is not message
 
 
 def _edits(state: Any) -> Mapping[str, Any]:
     """Return calls a reviewer of LangChain's own review replaced, by call id."""
-    found = state.get(_HOST_EDITS) if isinstance(state, Mapping) else None
-    if not isinstance(found, Mapping):
+    named = type(state) is dict or isinstance(state, Mapping)
+    found = state.get(_HOST_EDITS) if named else None
+    if found is None or not isinstance(found, Mapping):
         return {}
     return {
         call_id: edit

@@ -9,16 +9,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END, START, StateGraph
 
 from adapter.core.executor import Executor
-from adapter.core.keys import KeyRing
-from adapter.core.sealing import Sealer
 from adapter.core.spec import Registry
-from adapter.flow.checkpoint import own_keys
+from adapter.flow.checkpoint import sealer_for
 from adapter.flow.definition import Flow
 from adapter.langgraph.flowchannels import beginning, schemas
-from adapter.langgraph.flownode import FlowNode, Wiring
+from adapter.langgraph.flowmeeting import Wiring
+from adapter.langgraph.flownode import FlowNode
 from adapter.langgraph.flowseal import TaskSeal
-from adapter.langgraph.host import run_of, start_input, write_channels
 from adapter.langgraph.nodes import executor_for
+from adapter.langgraph.supersteps import run_of, start_input, write_channels
 
 __all__ = ["FlowGraph", "compile_flow"]
 
@@ -90,13 +89,6 @@ def compile_flow(
     if executor is None:
         executor = executor_for(Registry([], {}), None)
     flow.validate(executor.registry)
-    ring = None if checkpoint_key is None else KeyRing.from_secret(checkpoint_key)
-    port = executor.port
-
-    def keys() -> KeyRing:
-        if ring is not None:
-            return ring
-        return own_keys() if port is None else port.keys
-
-    seal = TaskSeal(flow=flow.name, digest=flow.digest, executor=executor, sealer=Sealer(keys=keys))
+    sealer = sealer_for(executor, checkpoint_key)
+    seal = TaskSeal(flow=flow.name, digest=flow.digest, executor=executor, sealer=sealer)
     return FlowGraph(flow, Wiring(flow=flow, executor=executor, seal=seal, wait=gate_wait))

@@ -10,15 +10,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.types import Interrupt
 
-from adapter.core.errors import FlowError, StoreUnavailable, ToolUsageError
+from adapter.core.errors import (
+    AdapterError,
+    CallInProgress,
+    ConfigurationError,
+    FlowError,
+    StoreUnavailable,
+    ToolUsageError,
+)
 from adapter.core.executor import Executor
 from adapter.core.ids import new_id
 from adapter.core.sealing import Sealer
-from adapter.core.signing import APPROVAL_TYPE
+from adapter.core.signing import APPROVAL_TYPE, USED
 from adapter.core.types import CallContext, JsonObject, JsonValue
-from adapter.langgraph.host import is_resumed, last_pause, pauses_at, task_answers
+from adapter.langgraph.host import pause_id, task_answers
+from adapter.langgraph.supersteps import (
+    is_resumed,
+    last_pause,
+    pauses_at,
+    replace_pauses,
+)
 
 __all__ = ["STATE", "TaskSeal"]
 
@@ -26,6 +40,9 @@ STATE: Final = "aa_state"
 """Key of the sealed progress in an interrupt's value."""
 
 _PURPOSE = "flow-task/v1"
+
+_UNUSED = (GraphBubbleUp, CallInProgress, ConfigurationError, StoreUnavailable)
+"""What a task may leave with while its answer still waits for its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +152,26 @@ class TaskSeal:
         sealed = self.sealer.seal(told, _PURPOSE, self.digest, place.thread_id, place.checkpoint_ns)
         return tuple(self._with(pause, sealed, rows) for pause in pauses)
 
+    def spend(self, conf: Mapping[str, Any], pauses: Sequence[Interrupt], error: Exception) -> None:
+        """Say in a failed task's pause that its question was answered, and the answer is used up.
+
+        LangGraph goes on listing the question; whoever reads the thread's state sees this in it.
+
+        Args:
+            conf: The configurable part of the task's config.
+            pauses: Its last ones.
+            error: What the task fails with.
+        """
+        if isinstance(error, _UNUSED) or is_invalid_resume(error):
+            return
+        answers = task_answers(conf)
+        taken = range(min(answers.asked, answers.keyed))
+        ids = {pause_id(answers.namespace, number) for number in taken}
+        said = {"code": getattr(error, "code", "failed"), "message": _told(error)}
+        marked = [_marked(pause, said) if pause.id in ids else pause for pause in pauses]
+        if marked != list(pauses):
+            replace_pauses(conf, marked)
+
     def _with(self, pause: Interrupt, sealed: JsonValue, rows: Sequence[JsonObject]) -> Interrupt:
         if isinstance(pause.value, Mapping):
             value = {**pause.value, STATE: sealed}
@@ -160,6 +197,20 @@ class TaskSeal:
             "altered, it belongs to another thread, task or version of the flow, or it was sealed "
             "with another key (checkpoint_key=, or the keys of the executor's port). Nothing ran."
         )
+
+
+def _marked(pause: Interrupt, said: JsonObject) -> Interrupt:
+    """Return a pause whose answer is used; what failed first stays the reason."""
+    value = pause.value
+    if not isinstance(value, Mapping) or value.get("type") != APPROVAL_TYPE or USED in value:
+        return pause
+    return Interrupt({**value, USED: said}, id=pause.id, response_schema=pause.response_schema)
+
+
+def _told(error: Exception) -> str:
+    """Return what every reader of the thread may see of an error."""
+    name = type(error).__name__
+    return f"{name}: {error.message}" if isinstance(error, AdapterError) else name
 
 
 def _node(ctx: CallContext) -> str:

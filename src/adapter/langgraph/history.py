@@ -53,7 +53,8 @@ def messages_of(state: Any, key: str = "messages") -> list[BaseMessage]:
     """Return the messages of a state that is a dict, an object or a list."""
     if isinstance(state, list):
         return state
-    found = state.get(key) if isinstance(state, Mapping) else getattr(state, key, None)
+    named = type(state) is dict or isinstance(state, Mapping)  # the usual one first: it is quick
+    found = state.get(key) if named else getattr(state, key, None)
     return list(found) if found else []
 
 
@@ -188,6 +189,10 @@ def with_ids(message: AIMessage) -> AIMessage:
 
     A missing id becomes ``<AI message id>:<index>``; a later duplicate is removed.
     """
+    given = [call["id"] for call in message.tool_calls]
+    given += [bad.get("id") for bad in message.invalid_tool_calls]
+    if all(given) and len(set(given)) == len(given):
+        return message
     calls: list[ToolCallDict] = []
     bad: list[InvalidToolCall] = []
     seen: set[str] = set()

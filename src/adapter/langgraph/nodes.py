@@ -10,6 +10,7 @@ from typing import Any, Literal
 from langchain_core.runnables import Runnable, RunnableConfig
 from typing_extensions import override
 
+from adapter.core.confirming import check_registry
 from adapter.core.errors import (
     AdapterError,
     ConfigurationError,
@@ -67,8 +68,10 @@ def executor_for(registry: Registry, executor: Executor | None) -> Executor:
     """Return the executor, or one over memory where none was given.
 
     Raises:
-        ConfigurationError: The executor's registry lacks a tool, or has another one of its name.
+        ConfigurationError: The executor's registry lacks a tool, or has another one of its name;
+            or the tools are no registry.
     """
+    check_registry(registry)
     if executor is None:
         warnings.warn(
             "No executor was given: approvals, journal and audit are in memory, and nothing of "

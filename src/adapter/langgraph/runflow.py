@@ -12,7 +12,9 @@ from langgraph.errors import GraphRecursionError
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from adapter.core.approvals import ApprovalDecision
+from adapter.core.decisions import no_decision
 from adapter.core.deferred import DeferredApproval
+from adapter.core.editing import check_edit
 from adapter.core.errors import (
     ApprovalAlreadyDecided,
     ApprovalExpired,
@@ -22,14 +24,14 @@ from adapter.core.errors import (
     ToolUsageError,
 )
 from adapter.core.recording import sealed_request
-from adapter.core.signing import APPROVAL_TYPE, check_seal
+from adapter.core.signing import APPROVAL_TYPE, USED, check_seal
 from adapter.core.types import JsonObject
 from adapter.flow.results import FlowResult, Pending
 from adapter.langgraph.approval import LangGraphApproval
 from adapter.langgraph.compile import FlowGraph
 from adapter.langgraph.flowchannels import FLOW, VISITS
-from adapter.langgraph.flownode import WAITING_TYPE
 from adapter.langgraph.flowseal import STATE
+from adapter.langgraph.flowvisit import WAITING_TYPE
 
 __all__ = ["flow_result", "run_compiled"]
 
@@ -60,6 +62,7 @@ async def run_compiled(
         FlowLoopExceeded: A loop went past its cap, or the run past its recursion limit.
         FlowError: The state, a node's result, or a pause's progress does not hold.
         ApprovalAlreadyDecided: Nothing waits for a decision, or it was decided before.
+        InvalidAnswer: An edit does not fit what is asked; it names the field, and nothing ran.
         ToolUsageError: This is no compiled flow with a checkpointer.
     """
     graph = _graph(app)
@@ -147,7 +150,10 @@ def _pendings(graph: FlowGraph, snapshot: StateSnapshot) -> tuple[Pending, ...]:
         for task in sorted(snapshot.tasks, key=lambda task: task.name)
         if task.result is None
         for pause in task.interrupts
-        if not (isinstance(pause.value, Mapping) and pause.value.get("type") == WAITING_TYPE)
+        if not (
+            isinstance(pause.value, Mapping)
+            and (pause.value.get("type") == WAITING_TYPE or USED in pause.value)
+        )
     )
 
 
@@ -180,6 +186,10 @@ def _told(
 async def _input(app: Any, graph: FlowGraph, given: Any, config: RunnableConfig) -> Any:
     if given is None or isinstance(given, Command):
         return given
+    if isinstance(given, bool) or (
+        isinstance(given, Mapping) and "approved" in set(given) - set(graph.flow.fields)
+    ):
+        raise no_decision(given)
     by_id = isinstance(given, Mapping) and bool(given)
     if by_id and all(isinstance(one, ApprovalDecision) for one in given.values()):
         return await _decided(app, graph, dict(given), config)
@@ -197,21 +207,24 @@ async def _decided(
     snapshot = await _snapshot(app, config)
     asked = {
         one.interrupt_id or "": one
-        for one in _read(graph, snapshot).pendings
+        for one in _pendings(graph, snapshot)
         if one.kind in ("tool", "gate")
     }
     if isinstance(given, ApprovalDecision):
         if not asked:
             msg = (
-                "Nothing in this thread waits for a decision: it was decided before, or not asked."
+                "Nothing waits here: no question of this thread is open. It was decided before, "
+                "or not asked; or the thread_id is another one."
             )
             raise ApprovalAlreadyDecided(msg)
         given = {next(iter(asked)): given}
     unknown = sorted(set(given) - set(asked))
     if unknown:
-        msg = f"This thread does not ask {', '.join(unknown)}; it asks {', '.join(asked)}."
+        msg = f"This thread does not ask {', '.join(unknown)}; it asks {', '.join(asked) or 'nothing'}."
         raise FlowError(msg)
     port = graph.executor.port
+    for name, decision in given.items():
+        check_edit(asked[name].value, decision)
     if isinstance(port, DeferredApproval):
         await _recall(graph, snapshot)
         for name, decision in given.items():

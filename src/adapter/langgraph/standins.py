@@ -21,12 +21,20 @@ from adapter.langgraph.host import apart
 __all__ = ["Fenced", "Placed", "Waited", "face", "is_asynchronous", "known_injected"]
 
 
-class Fenced(BaseTool):
-    """A tool that passes its fence before it runs: once, with the claimed arguments only."""
-
+class _StandIn(BaseTool):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     inner: BaseTool
+
+    @override
+    def _run(self, *_args: Any, **_kwargs: Any) -> Any:
+        msg = "A governed tool is invoked with a tool call only."
+        raise ToolUsageError(msg)
+
+
+class Fenced(_StandIn):
+    """A tool that passes its fence before it runs: once, with the claimed arguments only."""
+
     fence: Fence
     injected: frozenset[str]
 
@@ -59,35 +67,18 @@ class Fenced(BaseTool):
             raise ToolUsageError(msg)
         self.fence.consume({k: v for k, v in arguments.items() if k not in self.injected})
 
-    @override
-    def _run(self, *_args: Any, **_kwargs: Any) -> Any:
-        msg = "A governed tool is invoked with a tool call only."
-        raise ToolUsageError(msg)
 
-
-class Waited(BaseTool):
+class Waited(_StandIn):
     """An asynchronous tool for a synchronous graph: it runs on the adapter's own event loop."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    inner: BaseTool
 
     @override
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
         return run_sync(self.inner.ainvoke(input, config, **kwargs))
 
-    @override
-    def _run(self, *_args: Any, **_kwargs: Any) -> Any:
-        msg = "A governed tool is invoked with a tool call only."
-        raise ToolUsageError(msg)
 
-
-class Placed(BaseTool):
+class Placed(_StandIn):
     """A tool whose own graphs are told apart from those of other calls of its task."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    inner: BaseTool
     place: str
 
     @override
@@ -99,11 +90,6 @@ class Placed(BaseTool):
     async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
         placed: Any = apart(config or {}, self.place)
         return await self.inner.ainvoke(input, placed, **kwargs)
-
-    @override
-    def _run(self, *_args: Any, **_kwargs: Any) -> Any:
-        msg = "A governed tool is invoked with a tool call only."
-        raise ToolUsageError(msg)
 
 
 def is_asynchronous(tool: BaseTool) -> bool:

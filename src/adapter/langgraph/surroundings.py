@@ -54,6 +54,8 @@ def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id)
 
 def _context(said: Any) -> Mapping[str, Any]:
     """Return what the run's caller set, whatever the graph's context schema makes of it."""
+    if said is None:
+        return {}
     if isinstance(said, Mapping):
         return said
     if is_dataclass(said) and not isinstance(said, type):

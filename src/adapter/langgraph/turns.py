@@ -198,6 +198,14 @@ def _errors(faults: dict[str, ModelVisibleError], names: dict[str, str]) -> list
 
 def _entry(event: StoredEvent) -> dict[str, Any]:
     body = orjson.loads(event.line)["body"]
-    entry = {name: body[name] for name in ("kind", "tool", "call_id", "at")}
-    shown = {name: body["data"][name] for name in _DETAILS if name in body["data"]}
-    return {"seq": event.seq, **entry, **shown}
+    data = body["data"]
+    entry = {
+        "seq": event.seq,
+        "kind": body["kind"],
+        "tool": body["tool"],
+        "call_id": body["call_id"],
+        "at": body["at"],
+    }
+    if data:
+        entry.update((name, data[name]) for name in _DETAILS if name in data)
+    return entry

@@ -26,6 +26,7 @@ from adapter.core.errors import (
 )
 from adapter.core.executor import Executor
 from adapter.core.policy import Policy
+from adapter.core.policycheck import plain_name
 from adapter.core.ruling import check_ledger, warn_of_memory
 from adapter.core.spec import ToolSpec
 from adapter.core.store import Store
@@ -142,9 +143,9 @@ class PolicyGate:
 
 def _check_specs(specs: Iterable[str], tools: Sequence[str], *, closed: bool) -> None:
     """Refuse a ToolSpec whose name is nearly a tool's: a typing error must remove no gate."""
-    plain = {_plain(name): name for name in tools}
+    plain = {plain_name(name): name for name in tools}
     for name in specs:
-        near = plain.get(_plain(name))
+        near = plain.get(plain_name(name))
         if name not in tools and (near is not None or closed):
             hint = f" Did you mean {near!r}?" if near else ""
             msg = (
@@ -152,10 +153,6 @@ def _check_specs(specs: Iterable[str], tools: Sequence[str], *, closed: bool) ->
                 f"{hint} Tools are: {', '.join(sorted(tools)) or 'none'}."
             )
             raise ConfigurationError(msg)
-
-
-def _plain(name: str) -> str:
-    return name.casefold().replace("-", "").replace("_", "")
 
 
 class _Wired:

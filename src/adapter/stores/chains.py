@@ -6,7 +6,8 @@ transactions, since other processes append to the same chains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from adapter.core.chain import GENESIS, head_message, link, packed_signature
@@ -36,6 +37,7 @@ class _Chain:
 
     __slots__ = (
         "absent",
+        "begun",
         "count",
         "hash",
         "ids",
@@ -59,6 +61,7 @@ class _Chain:
         else:
             self.seq, self.hash, self.run_id, run_seq, self.count = head
             self.runs[self.run_id] = run_seq
+        self.begun = (self.seq, self.hash)
 
 
 class Chains:
@@ -147,6 +150,19 @@ class Chains:
             return None
         return ThreadHead(thread_id=thread_id, seq=chain.seq, hash=chain.hash, count=chain.count)
 
+    def heads(self, thread_id: str) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Return number and hash of a thread's newest link: at the begin, and so far."""
+        chain = self._chain(thread_id)
+        return chain.begun, (chain.seq, chain.hash)
+
+    def threads(self) -> Sequence[str]:
+        """Return the threads whose chains this transaction looked at."""
+        return tuple(self._chains)
+
+    def linked(self) -> Iterable[_Row]:
+        """Return what this transaction linked, in the order of the table's columns."""
+        return itertools.chain(self._written, self._pending)
+
     def committed(self) -> Committed | None:
         """Return what this transaction wrote, for the sinks; None for nothing."""
         if not self._written:
@@ -228,13 +244,12 @@ class Chains:
     def _known(self, events: Sequence[Event]) -> set[tuple[str, str]]:
         wanted: dict[str, list[str]] = {}
         for event in events:
-            wanted.setdefault(event.thread_id, []).append(event.id)
+            chain = self._chains.get(event.thread_id) or self._chain(event.thread_id)
+            if event.id not in chain.absent and event.id not in chain.ids:
+                wanted.setdefault(event.thread_id, []).append(event.id)
         known: set[tuple[str, str]] = set()
         for thread_id, ids in wanted.items():
-            chain = self._chain(thread_id)
-            found = self._stored(
-                chain, [one for one in ids if one not in chain.ids and one not in chain.absent]
-            )
+            found = self._stored(self._chains[thread_id], ids)
             known.update((thread_id, one) for one in found)
         return known
 

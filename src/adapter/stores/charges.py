@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from adapter.core.store import Charge, Event, StoredEvent, Turn
-from adapter.stores.rows import stored_event
+from adapter.core.store import Charge, Event, Turn
 from adapter.stores.transaction import Transaction
 
 __all__ = ["charge_turn"]
@@ -40,7 +39,7 @@ def charge_turn(
     return Turn(
         exceeded=exceeded,
         used=used,
-        recent=() if recent is None else _recent(tx, recent),
+        recent=() if recent is None else tx.recent.of_turn(tx, *recent),
         head=None if thread_id is None else tx.chains.head(thread_id),
     )
 
@@ -58,12 +57,3 @@ def _thread(
     if events:
         return events[0].thread_id
     return None if unless is None else _split(unless)[0]
-
-
-def _recent(tx: Transaction, recent: tuple[str, str, int]) -> Sequence[StoredEvent]:
-    thread_id, turn_id, most = recent
-    tx.chains.flush_links()
-    rows = tx.all(
-        tx.sql.events_of_turn, {"at_thread": thread_id, "at_turn": turn_id, "at_limit": most}
-    )
-    return tuple(stored_event(row) for row in reversed(rows))

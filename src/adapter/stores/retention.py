@@ -96,6 +96,7 @@ def prune_chain(tx: Transaction, now: int, *, anchor: Anchor, event: Event) -> i
     tx.chains.append([event])
     tx.chains.flush_links()
     removed = tx.run(tx.sql.events_drop, at)
+    tx.recent.forget(tx, anchor.thread_id)
     facts = {name: getattr(anchor, name) for name in Anchor.__slots__}
     tx.run(tx.sql.anchor_put, facts)
     return removed

@@ -163,7 +163,10 @@ def _url(uri: str) -> URL:
     try:
         url = make_url(uri)
     except ArgumentError as error:
-        msg = f"{SETTING} is not a database address such as sqlite:///.adapter/adapter.db."
+        msg = (
+            f"The store's address (given to open_store, or by {SETTING}) is no database address: "
+            "write a file as sqlite:///adapter.db, or postgresql://…."
+        )
         raise ConfigurationError(msg) from error
     if url.drivername == "postgres":
         url = url.set(drivername="postgresql")
@@ -173,6 +176,9 @@ def _url(uri: str) -> URL:
         "postgresql",
         "postgresql+psycopg",
     }:
-        msg = f"{SETTING} begins with sqlite:/// or postgresql://, not with {url.drivername}."
+        msg = (
+            f"The store's address (given to open_store, or by {SETTING}) begins with sqlite:/// or "
+            f"postgresql://, not with {url.drivername}."
+        )
         raise ConfigurationError(msg)
     return url

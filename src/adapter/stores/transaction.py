@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from adapter.stores.chains import Chains, HeadSigner
 from adapter.stores.counters import Counters
+from adapter.stores.recent import Recent
 from adapter.stores.statement import Statement
 from adapter.stores.statements import Statements
 
@@ -27,9 +28,13 @@ class Transaction:
         careful: Look every event id up before linking it; see ``Chains``.
         sign: Signs the heads that move.
         now: Its time, milliseconds.
+        recent: What the writer knows of turns.
+
+    Attributes:
+        read: What ``recent`` read, by thread.
     """
 
-    __slots__ = ("_cursor", "chains", "counters", "now", "sql")
+    __slots__ = ("_cursor", "chains", "counters", "now", "read", "recent", "sql")
 
     def __init__(
         self,
@@ -39,8 +44,11 @@ class Transaction:
         careful: bool = False,
         now: int = 0,
         sign: HeadSigner | None = None,
+        recent: Recent | None = None,
     ) -> None:
         self._cursor = cursor
+        self.recent = recent or Recent()
+        self.read: dict[str, Any] = {}
         self.sql = sql
         self.now = now
         self.chains = Chains(self, careful=careful, sign=sign)

@@ -16,6 +16,7 @@ from adapter.core.sinks import Outlet
 from adapter.stores.chains import HeadSigner
 from adapter.stores.database import Database
 from adapter.stores.jobs import Job, Jobs, deliver
+from adapter.stores.recent import Recent
 from adapter.stores.transaction import Operation, Transaction
 
 __all__ = ["Writer"]
@@ -48,6 +49,7 @@ class Writer:
         self._database = database
         self._sign = sign
         self._outlet = outlet
+        self._recent = Recent()
         self._jobs = Jobs(self._work)
         self._connection: PoolProxiedConnection | None = None
         self._cursor: Any = None
@@ -137,7 +139,12 @@ class Writer:
         assert connection is not None  # noqa: S101 - begin made it
         try:
             tx = Transaction(
-                self._cursor, self._database.sql, careful=careful, now=now, sign=self._sign
+                self._cursor,
+                self._database.sql,
+                careful=careful,
+                now=now,
+                sign=self._sign,
+                recent=self._recent,
             )
             tx.chains.look_for([job.look for job in batch if job.look is not None])
             results = [job.operation(tx, now) for job in batch]
@@ -150,6 +157,7 @@ class Writer:
         except Exception as error:
             self._disconnect(broken=True)
             raise _Unconfirmed from error
+        self._recent.committed(tx)
         for job, result in zip(batch, results, strict=True):
             job.result = result
         if self._outlet is not None and (committed := tx.chains.committed()) is not None:

@@ -1,4 +1,4 @@
-"""Version test of adapter.langgraph.host: what it reads of LangGraph is as this version has it."""
+"""Version test: what host and supersteps read of LangGraph is as this version has it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from typing_extensions import TypedDict
 from adapter.langgraph.host import (
     TaskAnswers,
     configurable,
-    is_resumed,
     is_sent,
-    last_pause,
     pause_id,
-    pauses_at,
     resume_map,
-    start_input,
-    superstep,
     task_answers,
     task_scratchpad,
+)
+from adapter.langgraph.supersteps import (
+    is_resumed,
+    last_pause,
+    pauses_at,
+    start_input,
+    superstep,
     write_channels,
 )
 

@@ -27,6 +27,7 @@ from adapter.core.errors import (
     AdapterError,
     BudgetExceeded,
     CallInDoubt,
+    CallInProgress,
     StoreUnavailable,
     ToolArgsInvalid,
     ToolFailed,
@@ -284,3 +285,37 @@ async def test_a_row_is_left_in_doubt_when_the_effect_may_have_happened() -> Non
         with pytest.raises(CallInDoubt):
             await kit.run(CALL, SECOND)
         assert len(kit.runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "then"), [("put", CallInProgress, None), ("write", CallInDoubt, CallInDoubt)]
+)
+async def test_a_lease_that_runs_out_right_after_the_claim_was_refused(
+    name: str, first: type[Exception], then: type[Exception] | None
+) -> None:
+    """Nothing is in doubt about a call that the next run may take over."""
+    kit, store = flaky()
+    async with kit:
+        call = make_call(name, to="bob", amount=1)
+        store.failures["settle"] = 99
+        with pytest.raises(StoreUnavailable):
+            await kit.run(call)
+        store.failures.clear()
+        claim = store.inner.claim
+
+        async def late(*given: Any, **named: Any) -> Any:
+            made = await claim(*given, **named)
+            kit.clock.advance(31)
+            return made
+
+        store.inner.claim = late  # type: ignore[method-assign]
+        with pytest.raises(first):
+            await kit.run(call)
+        store.inner.claim = claim  # type: ignore[method-assign]
+        if then is None:
+            await kit.run(call)
+            assert [one for one, _ in kit.runs] == [call.id] * 2
+        else:
+            with pytest.raises(then):
+                await kit.run(call)
+            assert len(kit.runs) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapter.client.editing import faults_of
+from adapter.core.editing import faults_of
 
 SCHEMA = {
     "properties": {
