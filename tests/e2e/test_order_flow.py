@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.e2e.conftest import Lab
 
+from adapter import InvalidAnswer
+
 ITEMS = [{"product_id": 1, "quantity": 1}, {"product_id": 4, "quantity": 2}]
 RATES = [610, 730]
 
@@ -200,3 +202,49 @@ async def test_a_second_order_on_one_thread_begins_anew(desk: Desk) -> None:
     await desk.lab.desk.approve(gate)
     await desk.lab.desk.approve(await desk.call())
     assert desk.placed[2:] == [(102, 1, 1, 5609)]
+
+
+@pytest.mark.anyio
+async def test_a_node_that_fails_behind_its_gate_leaves_no_question(desk: Desk) -> None:
+    gate = await desk.gate()
+    ended = await desk.lab.desk.approve(gate, edited_args={"rates": [1]})
+    assert "one rate for each item" in str(ended)
+    assert await desk.lab.desk.pending(desk.thread) == []
+    assert await desk.lab.desk.heal(desk.thread) == []
+    effect = await desk.lab.desk.effect(gate, ended)
+    assert effect.kind == "used"
+    assert "one rate for each item" in effect.message
+    again = await desk.lab.desk.approve(gate)
+    assert "ApprovalAlreadyDecided" in str(again)
+    assert (await desk.lab.desk.effect(gate, again)).kind == "used"
+    await desk.run(input={"customer_id": 101, "items": ITEMS})
+    await desk.gate()
+    assert desk.placed == []
+
+
+@pytest.mark.anyio
+async def test_a_call_that_fails_behind_its_approval_leaves_no_question(lab: Lab) -> None:
+    order = Desk(lab, await lab.thread())
+    await order.run(input={"customer_id": 9999, "items": ITEMS})
+    await lab.desk.approve(await order.gate())
+    call = await order.call()
+    ended = await lab.desk.approve(call)
+    assert "ToolError" in str(ended)
+    assert await lab.desk.pending(order.thread) == []
+    assert (await lab.desk.effect(call, ended)).kind == "used"
+    assert order.placed == []
+
+
+@pytest.mark.anyio
+async def test_an_edit_that_does_not_fit_is_refused_by_field_before_it_is_sent(desk: Desk) -> None:
+    gate = await desk.gate()
+    for wrong, fault in (
+        ({"rates": ["a", 1]}, r"rates\.0: must be of type integer"),
+        ({"rtes": [1, 1]}, "rtes: the state has no such field"),
+        ({"items": [{"product_id": 0}]}, r"items\.0\.product_id: minimum is 1"),
+    ):
+        with pytest.raises(InvalidAnswer, match=fault):
+            await desk.lab.desk.approve(gate, edited_args=wrong)
+    assert (await desk.gate()).refused is None
+    await desk.lab.desk.approve(gate, edited_args={"rates": [1, 1]})
+    await desk.call()

@@ -63,6 +63,7 @@ async def test_compiled_in_memory(case: Case) -> None:
     assert await Compiled(saver=InMemorySaver()).run(case) == case.expected()
 
 
+@pytest.mark.slow
 @each(CASES)
 def test_compiled_in_memory_synchronously(case: Case) -> None:
     runner = Compiled(saver=InMemorySaver(), sync=True)
@@ -76,6 +77,7 @@ async def test_compiled_in_memory_decided_in_the_store(case: Case) -> None:
     assert await runner.run(case) == case.expected()
 
 
+@pytest.mark.slow
 @each(CASES)
 @pytest.mark.anyio
 async def test_compiled_on_postgresql_in_a_new_process_after_each_pause(
@@ -84,6 +86,7 @@ async def test_compiled_on_postgresql_in_a_new_process_after_each_pause(
     assert await Compiled(saver=async_postgres, anew=True).run(case) == case.expected()
 
 
+@pytest.mark.slow
 @each(CASES)
 def test_compiled_on_postgresql_synchronously_in_a_new_process_after_each_pause(
     case: Case, postgres: PostgresSaver
@@ -92,6 +95,7 @@ def test_compiled_on_postgresql_synchronously_in_a_new_process_after_each_pause(
     assert asyncio.run(runner.run(case)) == case.expected()
 
 
+@pytest.mark.slow
 @each(ASKING)
 @pytest.mark.anyio
 async def test_compiled_on_postgresql_decided_in_the_store_by_a_new_process(
@@ -101,6 +105,7 @@ async def test_compiled_on_postgresql_decided_in_the_store_by_a_new_process(
     assert await runner.run(case) == case.expected()
 
 
+@pytest.mark.slow
 @each(ASKING)
 def test_compiled_on_postgresql_synchronously_decided_in_the_store(
     case: Case, postgres: PostgresSaver

@@ -14,7 +14,7 @@ import typer
 
 from adapter.core.approvals import ApprovalDecision
 from adapter.core.canonical import strict_loads
-from adapter.core.errors import ToolUsageError
+from adapter.core.errors import InvalidAnswer, ToolUsageError
 
 if TYPE_CHECKING:
     from adapter.cli.requests import Request
@@ -158,7 +158,7 @@ def _decide(
     approval = request.approval
     with _desk() as desk:
         # Before anybody is asked to believe what is shown: signing checks the seal, and the edit.
-        desk.sign(approval, decision)
+        _check(desk, approval, decision)
         Console().print(request_panel(request, _now(), runs=decision.edited_args))
         if not yes:
             typer.confirm(f"Sign this decision: {decision.kind}?", abort=True)
@@ -184,6 +184,19 @@ def _recorded(row: CallRow, value: dict[str, Any]) -> None:
     else:
         text += f"It has {len(votes_in(row))} of {row.quorum_need} and waits for more."
     typer.echo(visible(text))
+
+
+def _check(desk: SyncApprovalClient, approval: PendingApproval, decision: ApprovalDecision) -> None:
+    """Refuse what the server would refuse; an edit that does not fit is a wrong option."""
+    from adapter.core.editing import faults_of
+
+    try:
+        desk.sign(approval, decision)
+    except InvalidAnswer as error:
+        edited = decision.edited_args
+        if edited is None or not faults_of(approval.request, edited):
+            raise
+        raise ToolUsageError(error.message.replace("The edit", "--args", 1)) from error
 
 
 def _report(

@@ -89,7 +89,9 @@ class Effect:
     Attributes:
         kind: ``done``: the call has a result. ``error``: it has an error result. ``refused``: the
             answer did not count and the same request is still open. ``pending``: it counted, and
-            more is asked about this call. ``unknown``: neither open nor with a result.
+            more is asked about this call. ``used``: it counted, and the node failed behind it; the
+            thread still lists the request, and no answer counts any more. ``unknown``: neither
+            open nor with a result.
         message: The result, the error or the refusal as text.
     """
 

@@ -53,7 +53,7 @@ _ALGORITHMS: Final[dict[Purpose, tuple[Algorithm, ...]]] = {
     "digest": ("HS256",),
 }
 _NEW_FILE: Final = "Make a new key file with `adapter keys new`."
-_NEW_SECRET: Final = (
+_HOW_TO_MAKE_ONE: Final = (
     'Make one once with `python -c "import secrets; print(secrets.token_hex(32))"`, keep it as a '
     "secret, and give bytes.fromhex(…) of it; for a trial in one process os.urandom(32) will do."
 )
@@ -236,7 +236,7 @@ def checked_secret(secret: object, name: str) -> bytes:
         fault = "is no random secret: it is made of a few bytes that repeat"
     else:
         return secret
-    msg = f"{name} {fault}. {_NEW_SECRET}"
+    msg = f"{name} {fault}. {_HOW_TO_MAKE_ONE}"
     raise ConfigurationError(msg)
 
 

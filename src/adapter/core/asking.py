@@ -202,6 +202,9 @@ class Asker:
         )
         if opened.row is None:
             raise exceeded(opened.exceeded or "")
+        if opened.created:
+            # Whatever waits unaddressed was said before anybody was asked this.
+            getattr(self.port, "discard_stale", bool)()
         if opened.replaced is not None:
             await self._changed(work, opened.replaced, policy_digest, schema_digest)
         return opened.row

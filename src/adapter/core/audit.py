@@ -16,9 +16,11 @@ from adapter.core.canonical import canonical_bytes
 from adapter.core.redaction import mask_arguments, mask_value
 from adapter.core.spec import ToolSpec
 from adapter.core.store import Event
-from adapter.core.types import CallContext
+from adapter.core.types import CallContext, opened
 
 __all__ = ["Auditor", "Subject"]
+
+_OpenEvent = opened(Event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +78,7 @@ class Auditor:
             masks = subject.spec.masks if subject.spec is not None else ()
             facts["arguments"] = mask_arguments(arguments, masks)
         # The key first: the index then keeps one call's events together.
-        event_id = ":".join([one for one in (subject.key, kind, part) if one])
+        event_id = ":".join(filter(None, (subject.key, kind, part)))
         thread_id, turn_id, run_id = ctx.place.thread_id, ctx.place.turn_id, ctx.run_id
         body = {
             "arguments_digest": subject.arguments_digest,
@@ -92,15 +94,9 @@ class Auditor:
             "user": ctx.user,
             "v": 1,
         }
-        return Event(
-            id=event_id,
-            thread_id=thread_id,
-            run_id=run_id,
-            turn_id=turn_id,
-            kind=kind,
-            body=_bytes(body),
-            once=once,
-        )
+        event = _OpenEvent(event_id, thread_id, run_id, turn_id, kind, _bytes(body), once)
+        event.__class__ = Event
+        return event  # type: ignore[no-any-return]
 
 
 def _bytes(body: dict[str, Any]) -> bytes:

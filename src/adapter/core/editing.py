@@ -6,9 +6,11 @@ the sealed request's own schema can say more. It decides nothing: the server jud
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
+from adapter.core.canonical import canonical_bytes
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import InvalidAnswer
 from adapter.core.redaction import MASK
@@ -24,6 +26,13 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
     "array": (list, tuple),
     "null": (type(None),),
+}
+
+_BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "minimum": ge,
+    "exclusiveMinimum": gt,
+    "maximum": le,
+    "exclusiveMaximum": lt,
 }
 
 _NESTING: Final = 32
@@ -82,11 +91,19 @@ def faults_of(request: Mapping[str, Any], edited: JsonObject) -> list[str]:
     for name, value in edited.items():
         if name not in properties and more in (None, False):
             faults.append(f"{name}: {unknown}")
-        elif name not in shown or value != shown[name]:
+        elif name not in shown or not _as_shown(value, shown[name]):
             # What is given back as it was shown stands for the bound value, masks and all.
-            part = properties[name] if name in properties else more
+            part = properties.get(name, more)
             faults.extend(_faults(value, part, str(name), schema, 0))
     return faults
+
+
+def _as_shown(value: Any, shown: Any) -> bool:
+    """Compare as JSON, in which true is not 1."""
+    try:
+        return value == shown and canonical_bytes(value) == canonical_bytes(shown)
+    except ValueError:
+        return False
 
 
 def _faults(value: Any, schema: Any, path: str, root: Mapping[str, Any], depth: int) -> list[str]:
@@ -109,11 +126,10 @@ def _faults(value: Any, schema: Any, path: str, root: Mapping[str, Any], depth: 
 
 
 def _nearest(tried: list[list[str]], path: str, branches: list[Any]) -> list[str]:
-    """Return the faults of the one form whose type fits, else the types that would."""
-    deeper = [faults for faults in tried if not any("must be of type" in one for one in faults)]
-    deeper += [faults for faults in tried if not faults[0].startswith(f"{path}: must be of type")]
-    if deeper:
-        return deeper[0]
+    """Return the faults inside the first form whose own type fits, else the types that would."""
+    for faults in tried:
+        if not faults[0].startswith(f"{path}: must be of type"):
+            return faults
     kinds = [str(branch.get("type")) for branch in branches if isinstance(branch, Mapping)]
     return [f"{path}: must be of type {' or '.join(kinds)}"]
 
@@ -149,14 +165,10 @@ def _limits(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     if "const" in schema and value != schema["const"]:
         yield f"{path}: must be the one value the schema names"
     if isinstance(value, int | float) and not isinstance(value, bool):
-        for word, holds in (
-            ("minimum", lambda bound: value >= bound),
-            ("exclusiveMinimum", lambda bound: value > bound),
-            ("maximum", lambda bound: value <= bound),
-            ("exclusiveMaximum", lambda bound: value < bound),
-        ):
+        for word, holds in _BOUNDS.items():
             bound = schema.get(word)
-            if isinstance(bound, int | float) and not isinstance(bound, bool) and not holds(bound):
+            number = isinstance(bound, int | float) and not isinstance(bound, bool)
+            if number and not holds(value, bound):
                 yield f"{path}: {word} is {bound}"
     if isinstance(value, str | list | tuple):
         kind = "Length" if isinstance(value, str) else "Items"
@@ -185,5 +197,5 @@ def _is_a(value: Any, kind: Any) -> bool:
     if kinds is None:
         return True
     if isinstance(value, bool):
-        return kind == "boolean"
+        return bool(kind == "boolean")
     return isinstance(value, kinds)

@@ -16,11 +16,16 @@ from adapter.core.asking import Asker
 from adapter.core.deciding import Decider
 from adapter.core.errors import ApprovalAlreadyDecided, ConfigurationError, ModelVisibleError
 from adapter.core.past import OPEN, Past
+from adapter.core.rules import ApprovalRule
+from adapter.core.spec import ToolSpec
 from adapter.core.store import CallRow
-from adapter.core.types import CallStatus, JsonObject, JsonValue
+from adapter.core.types import CallStatus, Effects, JsonObject, JsonValue
 from adapter.core.work import Work
 
-__all__ = ["Gate", "Leave", "Opening"]
+__all__ = ["Gate", "Leave", "Opening", "gate_spec"]
+
+_SHUT = frozenset({CallStatus.DENIED, CallStatus.EXPIRED, CallStatus.VOID})
+"""How a gate ends that let nothing through: that holds whatever became of the state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,19 @@ class Gate:
     reason: str = ""
     state: str = ""
     group: str = ""
+
+
+def gate_spec(flow: str, node: str, state: str, reason: str = "") -> ToolSpec:
+    """Return what a gate's approval relies on; its digest is the row's ``policy_digest``."""
+    rule = ApprovalRule(
+        name=f"flow {flow}",
+        reason=reason or f"The flow {flow} waits before {node}.",
+        allowed=("approve", "edit", "reject"),
+    )
+    # Running a visit again is harmless: every call in it is in the journal.
+    return ToolSpec(
+        name=node, effects=Effects(idempotent=True), approval=rule, version=state or "1"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +131,8 @@ class Opening:
         if row.policy_digest != self.work.spec.policy_digest:
             msg = (
                 f"The state was changed after the gate before {self.gate.node} was opened for "
-                "another one; the node does not run with it. Fork the thread: it asks again."
+                "another one (or for another version of the flow); nothing runs behind it. Fork "
+                "the thread, or begin with another run_id: it asks again."
             )
             raise ApprovalAlreadyDecided(msg)
 
@@ -186,6 +205,8 @@ class Opening:
                 "result with update_state."
             )
             raise ApprovalAlreadyDecided(msg)
+        if row is not None and row.status not in _SHUT:
+            self._check_state(row)
         return await self.past.earlier(self.work, row)
 
     async def _row(self) -> CallRow | None:

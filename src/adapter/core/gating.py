@@ -26,15 +26,14 @@ from adapter.core.errors import (
     ToolFailed,
 )
 from adapter.core.functions import FunctionInvocation
-from adapter.core.gates import Gate, Leave, Opening
+from adapter.core.gates import Gate, Leave, Opening, gate_spec
 from adapter.core.invoke import held
 from adapter.core.journal import Identity, Journal, arguments_digest
 from adapter.core.leases import Lease
 from adapter.core.outcomes import error_outcome
 from adapter.core.past import Past
-from adapter.core.rules import ApprovalRule
-from adapter.core.spec import Registry, ToolSpec
-from adapter.core.types import CallContext, CallStatus, Effects, JsonObject, JsonValue, ToolCall
+from adapter.core.spec import Registry
+from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue, ToolCall
 from adapter.core.work import Work
 
 __all__ = ["Gate", "GateRun", "Gating"]
@@ -110,18 +109,7 @@ class Gating:
         place = ctx.place
         facts = [place.thread_id, place.checkpoint_ns, place.task_id, gate.flow, gate.node]
         key = digest("gate-key/v1", facts)
-        rule = ApprovalRule(
-            name=f"flow {gate.flow}",
-            reason=gate.reason or f"The flow {gate.flow} waits before {gate.node}.",
-            allowed=("approve", "edit", "reject"),
-        )
-        # Running a visit again is harmless: every call in it is in the journal.
-        spec = ToolSpec(
-            name=gate.node,
-            effects=Effects(idempotent=True),
-            approval=rule,
-            version=gate.state or "1",
-        )
+        spec = gate_spec(gate.flow, gate.node, gate.state, gate.reason)
         row = await self._journal.store.get(key)
         shown = gate.arguments
         if row is not None and row.request is not None and row.policy_digest == spec.policy_digest:

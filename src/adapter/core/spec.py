@@ -119,7 +119,7 @@ class ToolSpec:
         version: Raise it when the tool's meaning changes.
         once_per_run: A second call with the same arguments in a run gets the first result,
             whatever it was: no second effect, no second question. A run is the user's turn, over
-            all its resumes; where there are no turns, the thread.
+            all its resumes; a flow's run; where there is neither, the thread.
         cache_ttl: Seconds a result may be given again to the same user (without authentication:
             the same thread) for the same arguments; read-only tools only. None keeps nothing.
         function: The tool itself, for front ends that are given a spec alone: a LangChain tool

@@ -98,18 +98,20 @@ class Field:
                     continue
         return UNSET
 
-    def read(self, value: Any, *, wire: bool = False) -> JsonValue:
+    def read(self, value: Any, *, wire: bool = False, strict: bool = False) -> JsonValue:
         """Return a value of this field as JSON.
 
         Args:
             value: A Python value, or JSON.
             wire: It is JSON.
+            strict: JSON of another type is refused where it would be converted.
 
         Raises:
             FlowError: It is no value of this field.
         """
         try:
-            return self._dump(self._read(value) if wire else self._take(value))
+            taken = self._read(value, strict=strict or None) if wire else self._take(value)
+            return self._dump(taken)
         except ValidationError as error:
             raise FlowError(explained(error, self.name)) from None
         except ValueError as error:
@@ -210,9 +212,9 @@ class Field:
         one: Any = self._one.model_validate({"value": value}, by_alias=False, by_name=True)
         return one.value
 
-    def _read(self, value: JsonValue) -> Any:
+    def _read(self, value: JsonValue, *, strict: bool | None = None) -> Any:
         text = to_json({"value": value})
-        one: Any = self._one.model_validate_json(text, by_alias=False, by_name=True)
+        one: Any = self._one.model_validate_json(text, strict=strict, by_alias=False, by_name=True)
         return one.value
 
     def _dump(self, value: Any) -> JsonValue:

@@ -136,16 +136,19 @@ class Fields(Mapping[str, Field]):
                 raise FlowError(msg)
 
     def edited(self, edit: Mapping[str, Any]) -> JsonObject:
-        """Return a reviewer's edit as JSON of the fields it names.
+        """Return a reviewer's edit as JSON of the fields it names: what was signed, unconverted.
 
         Raises:
-            FlowError: A key that is no field, or a value that does not hold.
+            FlowError: A key that is no field, or a value that does not hold or has another type.
         """
         unknown = sorted(str(name) for name in edit if name not in self._fields)
         if unknown:
             msg = f"there is no field {', '.join(unknown)} to edit. {self.offered}"
             raise FlowError(msg)
-        return {name: self._fields[name].read(value, wire=True) for name, value in edit.items()}
+        return {
+            name: self._fields[name].read(value, wire=True, strict=True)
+            for name, value in edit.items()
+        }
 
     def update(
         self, returned: Any, values: JsonObject, *, where: str

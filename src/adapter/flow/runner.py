@@ -81,10 +81,9 @@ async def decide(
         ApprovalAlreadyDecided: Nothing is asked, or it was decided or closed before.
         ToolUsageError: It is no ApprovalDecision.
     """
-    said = decision.values() if isinstance(decision, Mapping) else [decision]
-    for one in said:
-        if not isinstance(one, ApprovalDecision):
-            raise no_decision(decision)
+    offered = decision.values() if isinstance(decision, Mapping) else [decision]
+    if not all(isinstance(one, ApprovalDecision) for one in offered):
+        raise no_decision(decision)
     record = getattr(executor.port, "record", None)
     if not progress.asked:
         msg = "Nothing of this run waits for a decision: it was decided, or never asked."

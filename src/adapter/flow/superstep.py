@@ -14,7 +14,7 @@ from adapter.core.types import CallContext, JsonObject, JsonValue, Place
 from adapter.flow.checkpoint import Progress
 from adapter.flow.context import is_pending
 from adapter.flow.gates import Barrier, NotGranted
-from adapter.flow.gating import gate_of
+from adapter.flow.gating import gate_of, gate_state
 from adapter.flow.kinds import Node
 from adapter.flow.shape import Shape
 from adapter.flow.visit import OnProgress, Visited, journaled, visit
@@ -67,6 +67,8 @@ class Superstep:
         self._gated = [name for name in names if flow.nodes[name].gated]
         self._barrier = Barrier(self._gated, names)
         self._opened: set[str] = set()
+        told: JsonObject = {"visits": progress.visits, "counts": progress.counts}
+        self._state = gate_state(flow, progress.values, told)
         for name, made in progress.done.items():
             self._grant(name, made["edited"])
 
@@ -138,6 +140,7 @@ class Superstep:
                 self._flow,
                 node,
                 self._progress.values,
+                state=self._state,
                 group=f"{self._flow.name}:{self._progress.steps}",
             )
             recorded = await self._executor.gate(

@@ -34,8 +34,8 @@ class Admissions:
         """Return the verdict on the calls of a message that have no result yet."""
         asked = _written(
             (
-                [(call["id"], call["name"], call["args"]) for call in message.tool_calls],
-                [bad.get("id") for bad in message.invalid_tool_calls],
+                message.tool_calls,
+                message.invalid_tool_calls,
                 sorted(answered),
             )
         )

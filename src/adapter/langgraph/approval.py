@@ -161,6 +161,10 @@ class LangGraphApproval:
         if waiting is not None and answer_digest(waiting) in row.answers:
             drop_bare_answer(conf)
 
+    def discard_stale(self) -> None:
+        """Drop an unaddressed answer where nobody was asked yet: it is of an earlier question."""
+        drop_bare_answer(configurable())
+
     def revisit(self, row: CallRow) -> None:
         """Take the saved answers of a question whose call is over already, and no later call's."""
         if row.request is None or row.interrupt_id is None:
@@ -188,6 +192,10 @@ class LangGraphApproval:
         for _ in range(MAX_VOID_ANSWERS):
             conf = configurable()
             answers = _pausable(conf)
+            if resume_map(conf):
+                # LangGraph keeps a refused bare answer: without this, the question after the one
+                # that is answered by id would get it, and the answer by id would be lost.
+                drop_bare_answer(conf)
             here = pause_id(answers.namespace, answers.asked)
             answer = await self._once(question, answers, here, refused)
             if not answer.void:
@@ -217,7 +225,8 @@ class LangGraphApproval:
                 raise
             refusal = _refusal(expected.refused or "", "keyed" if delivery == "keyed" else "bare")
             new = await refused(refusal)
-            if not self._ask_again:
+            # A bare answer that was refused before is only LangGraph's keeping of it.
+            if not self._ask_again and (new or delivery != "bare"):
                 raise
             shown = self._sealed(question)
             if new or delivery == "keyed":

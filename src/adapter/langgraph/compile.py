@@ -16,7 +16,9 @@ from adapter.langgraph.flowchannels import beginning, schemas
 from adapter.langgraph.flowmeeting import Wiring
 from adapter.langgraph.flownode import FlowNode
 from adapter.langgraph.flowseal import TaskSeal
+from adapter.langgraph.flowtold import Told
 from adapter.langgraph.nodes import executor_for
+from adapter.langgraph.scope import here
 from adapter.langgraph.supersteps import run_of, start_input, write_channels
 
 __all__ = ["FlowGraph", "compile_flow"]
@@ -33,7 +35,7 @@ class FlowGraph(StateGraph[Any, Any, Any, Any]):
 
     def __init__(self, flow: Flow, wiring: Wiring) -> None:
         """Build the graph; ``compile_flow`` says what is what."""
-        state, given = schemas(flow)
+        state, given = schemas(flow, wiring.told)
         super().__init__(state, input_schema=given)
         # The start writes validated values itself (see ``beginning``), and no input as it came.
         self.schemas[given] = {}
@@ -53,13 +55,14 @@ class FlowGraph(StateGraph[Any, Any, Any, Any]):
             )
             for target in static:
                 self.add_edge(name, target)
-        self.add_conditional_edges(START, _beginning(flow), list(flow.starts))
+        self.add_conditional_edges(START, _beginning(flow, wiring.told), list(flow.starts))
 
 
-def _beginning(flow: Flow) -> Callable[..., list[str]]:
+def _beginning(flow: Flow, told: Told) -> Callable[..., list[str]]:
     def begin(_state: Any, config: RunnableConfig) -> list[str]:
         conf = config.get("configurable", {})
-        write_channels(conf, beginning(flow, start_input(conf), run_of(conf)))
+        begun = told.begun(here().thread_id, run_of(conf))
+        write_channels(conf, beginning(flow, start_input(conf), begun))
         return list(flow.starts)
 
     return begin
@@ -91,4 +94,7 @@ def compile_flow(
     flow.validate(executor.registry)
     sealer = sealer_for(executor, checkpoint_key)
     seal = TaskSeal(flow=flow.name, digest=flow.digest, executor=executor, sealer=sealer)
-    return FlowGraph(flow, Wiring(flow=flow, executor=executor, seal=seal, wait=gate_wait))
+    lasting = executor.port is not None or checkpoint_key is not None
+    told = Told(flow=flow.name, keys=sealer.keys, lasting=lasting)
+    wiring = Wiring(flow=flow, executor=executor, seal=seal, told=told, wait=gate_wait)
+    return FlowGraph(flow, wiring)

@@ -14,11 +14,12 @@ from langgraph.types import Overwrite
 from typing_extensions import TypedDict, override
 
 from adapter.core.errors import FlowError
-from adapter.core.merge import UNSET, Merge
+from adapter.core.merge import UNSET, Merge, MergeRule
 from adapter.core.types import JsonObject
 from adapter.flow.field import Field
 from adapter.flow.shape import Shape
-from adapter.langgraph.channels import MergeChannel, as_overwrite, reducer
+from adapter.langgraph.channels import MergeChannel, as_overwrite
+from adapter.langgraph.flowtold import Told, counted
 
 __all__ = ["COUNTS", "FLOW", "VISITS", "beginning", "schemas"]
 
@@ -77,20 +78,31 @@ class FieldChannel(MergeChannel):
         return True
 
 
-def _told(current: Any, writes: Sequence[Any]) -> JsonObject:
-    """Return what is known of the run after a superstep whose nodes said this, by name."""
-    made: JsonObject = {"steps": 0, **(current or {})}
-    said = [write for write in writes if isinstance(write, Mapping)]
-    if any(write.get("ran") for write in said):
-        made["steps"] += 1
-    no = next((write for write in said if write.get("denied") is not None), None)
-    if no is not None:
-        made["denied"] = no["denied"]
-    return made
+class OwnChannel(MergeChannel):
+    """Keeps what the flow itself says; whatever a client writes, the thread stays readable."""
+
+    __slots__ = ()
+
+    @override
+    def update(self, values: Sequence[Any]) -> bool:
+        """Hand every write to the rule, which takes what holds of them; never raises."""
+        if not values:
+            return False
+        self.value = self.rule(self.value, list(values))
+        return True
 
 
-def schemas(flow: Shape) -> tuple[Any, Any]:
-    """Return the schemas of the graph's state and of its input."""
+def _own(rule: MergeRule) -> type[OwnChannel]:
+    return type("OwnChannel", (OwnChannel,), {"rule": rule, "__slots__": ()})
+
+
+def schemas(flow: Shape, told: Told) -> tuple[Any, Any]:
+    """Return the schemas of the graph's state and of its input.
+
+    Args:
+        flow: The flow.
+        told: Judges what is said of its runs.
+    """
     fields: dict[str, Any] = {}
     for name, field in flow.fields.items():
         channel = type(
@@ -99,9 +111,9 @@ def schemas(flow: Shape) -> tuple[Any, Any]:
         # The annotation is for readers of the graph's schema; what is kept is the field's JSON.
         fields[name] = Annotated[flow.state.model_fields[name].annotation, channel]
     own = {
-        VISITS: Annotated[dict[str, int], reducer(Merge.union)],
-        COUNTS: Annotated[dict[str, int], reducer(Merge.union)],
-        FLOW: Annotated[dict[str, Any], reducer(Merge.custom(_told))],
+        VISITS: Annotated[dict[str, int], _own(Merge.custom(counted))],
+        COUNTS: Annotated[dict[str, int], _own(Merge.custom(counted))],
+        FLOW: Annotated[dict[str, Any], _own(Merge.custom(told.merged))],
     }
     title = flow.state.__name__
     return _typed(f"{title}State", {**fields, **own}), _typed(title, fields)
@@ -112,17 +124,17 @@ def _typed(name: str, fields: Mapping[str, Any]) -> Any:
     return make(name, dict(fields), total=False)
 
 
-def beginning(flow: Shape, given: Any, run: str) -> list[tuple[str, Any]]:
+def beginning(flow: Shape, given: Any, begun: JsonObject) -> list[tuple[str, Any]]:
     """Return the writes a run begins with; nothing of an earlier run of the thread stays.
 
     Args:
         flow: The flow.
         given: The input, as the run's caller wrote it.
-        run: Tells this run of the thread from every other.
+        begun: What is said of the run, signed.
 
     Raises:
         FlowError: It is no state of the flow.
     """
     values = flow.fields.initial(given)
-    own: JsonObject = {VISITS: {}, COUNTS: {}, FLOW: {"run": run, "steps": 0}}
+    own: JsonObject = {VISITS: {}, COUNTS: {}, FLOW: begun}
     return [(name, Overwrite(value)) for name, value in {**values, **own}.items()]

@@ -10,6 +10,7 @@ from adapter.core.executor import Executor
 from adapter.flow.gates import Barrier
 from adapter.flow.shape import Shape
 from adapter.langgraph.flowseal import TaskSeal
+from adapter.langgraph.flowtold import Told
 from adapter.langgraph.supersteps import Superstep
 
 __all__ = ["Meeting", "Wiring"]
@@ -40,6 +41,7 @@ class Wiring:
     flow: Shape
     executor: Executor
     seal: TaskSeal
+    told: Told
     wait: float
     meetings: dict[tuple[int, str], Meeting] = field(default_factory=dict)
 

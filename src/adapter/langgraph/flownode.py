@@ -67,14 +67,14 @@ class FlowNode(Runnable[Any, Any]):
                 "compiled flow work on the flow's state only; use goto with the node's name."
             )
             raise FlowError(msg)
-        told = given.get(FLOW) or {}
-        if told.get("denied") is not None:
-            return Command()  # the flow is over; this superstep was on its way already
+        told = given.get(FLOW)
         values = {name: given[name] for name in flow.fields if name in given}
         with own_task(values, journaled=journaled(self._node, self.executor)) as scope:
             assert scope.context is not None  # noqa: S101 - own_task sets it
             # The run stands in the turn's place: what may run once in a run is known by it.
-            run = str(told.get("run", ""))
+            run = self._wiring.told.run(told)
+            if self._wiring.told.denied(told, scope.context.thread_id) is not None:
+                return Command()  # the flow is over; this superstep was on its way already
             place = replace(scope.context.place, turnless=True, turn_id=run)
             scope.context = replace(scope.context, place=place)
             one = Visit(

@@ -10,29 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.types import Interrupt
 
-from adapter.core.errors import (
-    AdapterError,
-    CallInProgress,
-    ConfigurationError,
-    FlowError,
-    StoreUnavailable,
-    ToolUsageError,
-)
+from adapter.core.errors import FlowError, StoreUnavailable, ToolUsageError
 from adapter.core.executor import Executor
 from adapter.core.ids import new_id
 from adapter.core.sealing import Sealer
-from adapter.core.signing import APPROVAL_TYPE, USED
+from adapter.core.signing import APPROVAL_TYPE
 from adapter.core.types import CallContext, JsonObject, JsonValue
-from adapter.langgraph.host import pause_id, task_answers
-from adapter.langgraph.supersteps import (
-    is_resumed,
-    last_pause,
-    pauses_at,
-    replace_pauses,
-)
+from adapter.langgraph.host import task_answers
+from adapter.langgraph.supersteps import is_resumed, last_pause, pauses_at
 
 __all__ = ["STATE", "TaskSeal"]
 
@@ -40,9 +27,6 @@ STATE: Final = "aa_state"
 """Key of the sealed progress in an interrupt's value."""
 
 _PURPOSE = "flow-task/v1"
-
-_UNUSED = (GraphBubbleUp, CallInProgress, ConfigurationError, StoreUnavailable)
-"""What a task may leave with while its answer still waits for its claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +64,8 @@ class TaskSeal:
 
     async def open(
         self, conf: Mapping[str, Any], ctx: CallContext, pauses: Sequence[Interrupt]
-    ) -> bool:
-        """Take up a task's progress; returns whether its superstep's gates were open.
+    ) -> str:
+        """Take up a task's progress; returns what its superstep's gates were opened for.
 
         Args:
             conf: The configurable part of the task's config.
@@ -98,13 +82,13 @@ class TaskSeal:
             asked = any(value.get("type") == APPROVAL_TYPE for value in values)
             if asked or (not pauses and task_answers(conf).keyed > 0):
                 raise FlowError(self._gone(ctx))
-            return False
+            return ""
         try:
             opened = self.read(sealed, ctx.thread_id, ctx.place.checkpoint_ns)
         except StoreUnavailable as error:
             raise FlowError(self._shut(ctx)) from error
         await self.adopt(opened)
-        return bool(opened["passed"])
+        return str(opened["passed"])
 
     def read(self, sealed: JsonValue, thread_id: str, namespace: str) -> JsonObject:
         """Return what a pause's seal holds.
@@ -126,14 +110,14 @@ class TaskSeal:
             await self.executor.store.adopt_rows(opened["rows"])
 
     async def close(
-        self, ctx: CallContext, pauses: Sequence[Interrupt], *, passed: bool, key: str = ""
+        self, ctx: CallContext, pauses: Sequence[Interrupt], *, passed: str, key: str = ""
     ) -> tuple[Interrupt, ...]:
         """Return a task's pauses with its progress in them.
 
         Args:
             ctx: Where the task stands.
             pauses: What it raised.
-            passed: Its superstep's gates were open.
+            passed: The state its superstep's gates were opened for; empty where they were not.
             key: Of the call that waits, where the port says it.
 
         Raises:
@@ -151,26 +135,6 @@ class TaskSeal:
         place = ctx.place
         sealed = self.sealer.seal(told, _PURPOSE, self.digest, place.thread_id, place.checkpoint_ns)
         return tuple(self._with(pause, sealed, rows) for pause in pauses)
-
-    def spend(self, conf: Mapping[str, Any], pauses: Sequence[Interrupt], error: Exception) -> None:
-        """Say in a failed task's pause that its question was answered, and the answer is used up.
-
-        LangGraph goes on listing the question; whoever reads the thread's state sees this in it.
-
-        Args:
-            conf: The configurable part of the task's config.
-            pauses: Its last ones.
-            error: What the task fails with.
-        """
-        if isinstance(error, _UNUSED) or is_invalid_resume(error):
-            return
-        answers = task_answers(conf)
-        taken = range(min(answers.asked, answers.keyed))
-        ids = {pause_id(answers.namespace, number) for number in taken}
-        said = {"code": getattr(error, "code", "failed"), "message": _told(error)}
-        marked = [_marked(pause, said) if pause.id in ids else pause for pause in pauses]
-        if marked != list(pauses):
-            replace_pauses(conf, marked)
 
     def _with(self, pause: Interrupt, sealed: JsonValue, rows: Sequence[JsonObject]) -> Interrupt:
         if isinstance(pause.value, Mapping):
@@ -197,20 +161,6 @@ class TaskSeal:
             "altered, it belongs to another thread, task or version of the flow, or it was sealed "
             "with another key (checkpoint_key=, or the keys of the executor's port). Nothing ran."
         )
-
-
-def _marked(pause: Interrupt, said: JsonObject) -> Interrupt:
-    """Return a pause whose answer is used; what failed first stays the reason."""
-    value = pause.value
-    if not isinstance(value, Mapping) or value.get("type") != APPROVAL_TYPE or USED in value:
-        return pause
-    return Interrupt({**value, USED: said}, id=pause.id, response_schema=pause.response_schema)
-
-
-def _told(error: Exception) -> str:
-    """Return what every reader of the thread may see of an error."""
-    name = type(error).__name__
-    return f"{name}: {error.message}" if isinstance(error, AdapterError) else name
 
 
 def _node(ctx: CallContext) -> str:

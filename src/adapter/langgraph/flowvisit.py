@@ -7,7 +7,7 @@ how a run waits (LangGraph's interrupt).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, is_invalid_resume
@@ -16,15 +16,17 @@ from langgraph.types import Command, Interrupt, Overwrite
 from pydantic_core import from_json, to_json
 
 from adapter.core.errors import (
+    ApprovalAlreadyDecided,
     ApprovalDenied,
     ApprovalExpired,
     ApprovalPending,
     ToolUsageError,
 )
 from adapter.core.outcomes import plain_reason
+from adapter.core.store import CallRow
 from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue
 from adapter.flow.gates import Barrier, NotGranted
-from adapter.flow.gating import gate_of
+from adapter.flow.gating import gate_of, gate_state, grant_digest
 from adapter.flow.kinds import Node
 from adapter.flow.results import FlowProgress
 from adapter.flow.visit import visit
@@ -33,6 +35,7 @@ from adapter.langgraph.flowchannels import COUNTS, FLOW, VISITS
 from adapter.langgraph.flowmeeting import Wiring
 from adapter.langgraph.host import configurable, pause_id, task_answers
 from adapter.langgraph.supersteps import Superstep
+from adapter.langgraph.usedup import spend
 
 __all__ = ["WAITING_TYPE", "Visit"]
 
@@ -57,7 +60,7 @@ class Visit:
     """One run of one task.
 
     Attributes:
-        passed: Whether all gates of the superstep are open.
+        passed: Whether all gates of the superstep are open, for this state.
         opened: Whether the own one is.
     """
 
@@ -70,6 +73,7 @@ class Visit:
     wait: float
     passed: bool = False
     opened: bool = False
+    _bound: str | None = field(default=None, init=False)
 
     async def run(self, pauses: Sequence[Interrupt]) -> Command[Any]:
         """Take up earlier progress, go through the gates, and work.
@@ -78,7 +82,10 @@ class Visit:
             GraphInterrupt: Somebody is waited for.
         """
         seal = self.wiring.seal
-        self.passed = await seal.open(configurable(), self.ctx, pauses)
+        before = await seal.open(configurable(), self.ctx, pauses)
+        if before and before != self._state:
+            raise self._changed("its gates")
+        self.passed = bool(before)
         key = ""
         try:
             return await self._through()
@@ -93,10 +100,11 @@ class Visit:
                 return Command()
             raised = self._in_turn(shut) if self.opened else ()
         except Exception as error:
-            seal.spend(configurable(), pauses, error)
+            spend(configurable(), pauses, error)
             raise
         if raised:
-            raised = await seal.close(self.ctx, raised, passed=self.passed, key=key)
+            passed = self._state if self.passed else ""
+            raised = await seal.close(self.ctx, raised, passed=passed, key=key)
         raise GraphInterrupt(raised)
 
     def _in_turn(self, shut: NotGranted) -> tuple[Interrupt, ...]:
@@ -139,9 +147,26 @@ class Visit:
         for row in rows:
             if row.kind == "gate" and row.tool in others:
                 if row.status in _OPENED:
+                    self._check_grant(row)
                     barrier.granted(row.tool)
                 elif row.status in _SHUT:
                     barrier.closed(row.tool, denied=True)
+
+    def _check_grant(self, row: CallRow) -> None:
+        """Refuse to work beside a gate that was opened for another state.
+
+        Raises:
+            ApprovalAlreadyDecided: It was.
+        """
+        if row.policy_digest != grant_digest(self.wiring.flow, row.tool, self._state):
+            raise self._changed(f"the gate before {row.tool}")
+
+    def _changed(self, gate: str) -> ApprovalAlreadyDecided:
+        return ApprovalAlreadyDecided(
+            f"flow {self.wiring.flow.name!r}: the state was changed after {gate} opened for "
+            f"another one (or for another version of the flow); {self.node.name}, in the same "
+            "superstep, does not run. Fork the thread: it asks again."
+        )
 
     async def _gated(self, barrier: Barrier) -> Command[Any]:
         name = self.node.name
@@ -156,7 +181,9 @@ class Visit:
 
         try:
             await barrier.turn(name)
-            gate = await gate_of(self.wiring.flow, self.node, self.values, group=self._group)
+            gate = await gate_of(
+                self.wiring.flow, self.node, self.values, state=self._state, group=self._group
+            )
             recorded = await self.wiring.executor.gate(gate, self.ctx, behind, is_pause=_is_pause)
         except _NO as no:
             barrier.closed(name, denied=True)
@@ -204,7 +231,18 @@ class Visit:
         )
 
     def _denied(self, reason: str, *, ran: bool) -> Command[Any]:
-        return Command(update=[(FLOW, {"node": self.node.name, "denied": reason, "ran": ran})])
+        no = self.wiring.told.denial(
+            self.given[FLOW], self.ctx.thread_id, self.node.name, reason, ran=ran
+        )
+        return Command(update=[(FLOW, no)])
+
+    @property
+    def _state(self) -> str:
+        """What the gates of this superstep are bound to."""
+        if self._bound is None:
+            told = {name: self.given.get(name) for name in (VISITS, COUNTS, FLOW)}
+            self._bound = gate_state(self.wiring.flow, self.values, told)
+        return self._bound
 
     @property
     def _number(self) -> int:

@@ -48,7 +48,8 @@ class TaskAnswers:
         asked: How many questions the task asked before now.
         saved: How many answers come from the checkpoint.
         keyed: How many answers there are with this run's own, addressed by id.
-        bare: Whether an unaddressed answer waits for the next question.
+        bare: Whether an unaddressed answer waits for the next question. In a run that brings
+            answers by id it is of an earlier run, and none.
         namespace: The task's checkpoint namespace.
     """
 
@@ -142,7 +143,7 @@ def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
         asked=_count(pad.interrupt_counter),
         saved=saved,
         keyed=have,
-        bare=_waits(pad),
+        bare=not given and _waits(pad),
         namespace=namespace,
     )
 

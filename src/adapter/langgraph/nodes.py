@@ -22,6 +22,7 @@ from adapter.core.executor import Executor
 from adapter.core.spec import Registry
 from adapter.langgraph.approval import LangGraphApproval
 from adapter.langgraph.bridge import run_sync
+from adapter.langgraph.usedup import aspent, spent
 from adapter.stores.memory import MemoryStore
 
 __all__ = ["GovernedNode", "OnToolFailure", "executor_for", "shown_errors"]
@@ -40,14 +41,22 @@ class GovernedNode(Runnable[Any, Any]):
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_kwargs: Any) -> Any:
         """Run in a synchronous graph."""
-        return run_sync(self._run(input, config))
+        try:
+            return run_sync(self._run(input, config))
+        except Exception as error:
+            spent(error)
+            raise
 
     @override
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **_kwargs: Any
     ) -> Any:
         """Run in an asynchronous graph."""
-        return await self._run(input, config)
+        try:
+            return await self._run(input, config)
+        except Exception as error:
+            await aspent(error)
+            raise
 
 
 def shown_errors(on_tool_failure: OnToolFailure) -> tuple[type[AdapterError], ...]:

@@ -18,6 +18,7 @@ from langgraph.errors import GraphInterrupt
 
 from adapter.core.errors import ToolUsageError
 from adapter.langgraph.scope import own_task
+from adapter.langgraph.usedup import aspent, spent
 
 __all__ = ["one_use"]
 
@@ -48,15 +49,23 @@ def one_use(node: Node) -> Node:
 
         @wraps(node)
         async def again(state: Any, *args: Any, **kwargs: Any) -> Any:
-            with _own_node(state):
-                return await node(state, *args, **kwargs)
+            try:
+                with _own_node(state):
+                    return await node(state, *args, **kwargs)
+            except Exception as error:
+                await aspent(error)
+                raise
 
         return cast("Node", again)
 
     @wraps(node)
     def again_sync(state: Any, *args: Any, **kwargs: Any) -> Any:
-        with _own_node(state):
-            return node(state, *args, **kwargs)
+        try:
+            with _own_node(state):
+                return node(state, *args, **kwargs)
+        except Exception as error:
+            spent(error)
+            raise
 
     return cast("Node", again_sync)
 

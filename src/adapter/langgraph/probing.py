@@ -33,7 +33,8 @@ async def probe_graph(graph: Any) -> Report:
 
     Returns:
         What was found; ``report.holes`` is empty where the gate held. Questions asked meanwhile
-        stay in the graph's own ledger, under threads named ``selftest-...``.
+        stay in the graph's own store, under threads named ``selftest-...``; `adapter selftest`
+        has the graph make one in memory.
     """
     walk = _Walk(Report())
     await walk.graph(graph, "")

@@ -98,9 +98,10 @@ def flow_result(app: Any, snapshot: StateSnapshot) -> FlowResult:
         app: The compiled flow.
         snapshot: Its newest state.
     """
-    if _half_done(snapshot):
-        return _read(_graph(app), app.get_state(snapshot.config))
-    return _read(_graph(app), snapshot)
+    graph = _graph(app)
+    if _half_done(graph, snapshot):
+        return _read(graph, app.get_state(snapshot.config))
+    return _read(graph, snapshot)
 
 
 async def _result(app: Any, config: RunnableConfig) -> FlowResult:
@@ -110,26 +111,31 @@ async def _result(app: Any, config: RunnableConfig) -> FlowResult:
 async def _snapshot(app: Any, config: RunnableConfig) -> StateSnapshot:
     place = {key: value for key, value in config["configurable"].items() if key != "checkpoint_id"}
     snapshot = await app.aget_state({**config, "configurable": place})
-    if _half_done(snapshot):
+    if _half_done(_graph(app), snapshot):
         return await app.aget_state(snapshot.config)  # type: ignore[no-any-return]
     return snapshot  # type: ignore[no-any-return]
 
 
-def _half_done(snapshot: StateSnapshot) -> bool:
+def _half_done(graph: FlowGraph, snapshot: StateSnapshot) -> bool:
     """Tell whether the values hold writes of a superstep that has not ended.
 
     A paused run's state is the one its superstep began with; asked by its id, LangGraph gives it.
     """
-    denied = (snapshot.values.get(FLOW) or {}).get("denied")
-    return bool(snapshot.next) and denied is None
+    return bool(snapshot.next) and _denied(graph, snapshot) is None
+
+
+def _denied(graph: FlowGraph, snapshot: StateSnapshot) -> str | None:
+    """Return why the run was denied, if somebody who may say so said it."""
+    thread = str(snapshot.config["configurable"]["thread_id"])
+    return graph.wiring.told.denied(snapshot.values.get(FLOW), thread)
 
 
 def _read(graph: FlowGraph, snapshot: StateSnapshot) -> FlowResult:
     fields = graph.flow.fields
     values = snapshot.values
     told = values.get(FLOW) or {}
-    denied = told.get("denied")
-    pendings = () if denied is not None else _pendings(graph, snapshot)
+    denied = _denied(graph, snapshot)
+    pendings = _pendings(graph, snapshot)
     waits = denied is None and bool(snapshot.next)
     return FlowResult(
         status="denied" if denied is not None else "paused" if waits else "done",
@@ -145,6 +151,8 @@ def _read(graph: FlowGraph, snapshot: StateSnapshot) -> FlowResult:
 
 
 def _pendings(graph: FlowGraph, snapshot: StateSnapshot) -> tuple[Pending, ...]:
+    if _denied(graph, snapshot) is not None:
+        return ()
     return tuple(
         _pending(graph, snapshot, task, pause)
         for task in sorted(snapshot.tasks, key=lambda task: task.name)
@@ -220,7 +228,8 @@ async def _decided(
         given = {next(iter(asked)): given}
     unknown = sorted(set(given) - set(asked))
     if unknown:
-        msg = f"This thread does not ask {', '.join(unknown)}; it asks {', '.join(asked) or 'nothing'}."
+        asks = ", ".join(asked) or "nothing"
+        msg = f"This thread does not ask {', '.join(unknown)}; it asks {asks}."
         raise FlowError(msg)
     port = graph.executor.port
     for name, decision in given.items():

@@ -13,10 +13,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from adapter.core.ids import new_id
-from adapter.core.types import CallContext, Place, current_context
+from adapter.core.types import CallContext, Place, current_context, opened
 from adapter.langgraph.host import can_pause, configurable, run_control
 
 __all__ = ["surroundings"]
+
+_OpenContext, _OpenPlace = opened(CallContext), opened(Place)
 
 
 def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id) -> CallContext:
@@ -37,19 +39,27 @@ def surroundings(runtime: Any, turn_id: str, *, ids: Callable[[], str] = new_id)
     thread_id = str(thread) if thread is not None else f"run:{run or _named(conf, token)}"
     server = getattr(runtime, "server_info", None)
     user = getattr(getattr(server, "user", None), "identity", None)
-    return CallContext(
-        place=Place(
-            thread_id=thread_id,
-            checkpoint_ns=str(getattr(info, "checkpoint_ns", "") or ""),
-            task_id=str(getattr(info, "task_id", "") or ""),
-            turn_id=turn_id,
-            durable=saved is not None and can_pause(conf),
-        ),
+    place = _OpenPlace(
+        thread_id=thread_id,
+        checkpoint_ns=str(getattr(info, "checkpoint_ns", "") or ""),
+        task_id=str(getattr(info, "task_id", "") or ""),
+        turn_id=turn_id,
+        durable=saved is not None and can_pause(conf),
+        turnless=False,
+    )
+    place.__class__ = Place
+    made = _OpenContext(
+        place=place,
         run_id=_display(conf, run) or thread_id,
         run_token=token,
+        call_id="",
+        idempotency_key="",
         user=None if user is None else str(user),
+        metadata={},
         context=_context(getattr(runtime, "context", None)),
     )
+    made.__class__ = CallContext
+    return made  # type: ignore[no-any-return]
 
 
 def _context(said: Any) -> Mapping[str, Any]:

@@ -34,7 +34,8 @@ from adapter.langgraph.surroundings import surroundings
 
 __all__ = ["ModelTurn"]
 
-_DETAILS = ("decision", "reviewer", "reason", "error", "code")
+_SHOWN = ("decision", "reviewer", "reason", "error", "code")
+_DETAILS = frozenset(_SHOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,6 @@ def _entry(event: StoredEvent) -> dict[str, Any]:
         "call_id": body["call_id"],
         "at": body["at"],
     }
-    if data:
-        entry.update((name, data[name]) for name in _DETAILS if name in data)
+    if not _DETAILS.isdisjoint(data):
+        entry.update((name, data[name]) for name in _SHOWN if name in data)
     return entry

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -27,7 +28,10 @@ from adapter.stores.trail import Trail
 from adapter.stores.transaction import Operation, Transaction
 from adapter.stores.writer import Writer
 
-__all__ = ["SqlStore"]
+__all__ = ["TRIAL", "SqlStore"]
+
+TRIAL: ContextVar[bool] = ContextVar("trial", default=False)
+"""Whether stores made here are in memory, whatever their address: for a command that only tries."""
 
 
 class SqlStore(Calls, Trail):
@@ -59,6 +63,8 @@ class SqlStore(Calls, Trail):
         outlet: Outlet | None = None,
     ) -> None:
         url = _url(uri)
+        if TRIAL.get():
+            url, outlet = make_url("sqlite://"), None
         self._in_memory = False
         self._database: Database
         if url.get_backend_name() == "sqlite":

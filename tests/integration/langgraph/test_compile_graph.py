@@ -13,10 +13,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from tests.support.flows import CONFIG, Board, Works, shown
-from tests.support.toolkit import YES, Bench
+from tests.support.toolkit import NO, YES, Bench
 from typing_extensions import TypedDict
 
-from adapter import ApprovalDecision, ConfigurationError, Executor, Registry, ToolUsageError
+from adapter import (
+    ApprovalAlreadyDecided,
+    ApprovalDecision,
+    ConfigurationError,
+    Executor,
+    Registry,
+    ToolUsageError,
+)
 from adapter.core.errors import FlowCompileError, FlowError
 from adapter.flow import END, Call, Flow, FlowContext, Join, Map, Route
 from adapter.langgraph import INTEGRATION, compile_flow, run_compiled
@@ -328,6 +335,32 @@ async def test_decisions_by_id_that_are_not_asked_are_refused(works: Works) -> N
     with pytest.raises(FlowError, match="does not ask"):
         await one.run({"0" * 32: YES})
     assert works.ran("place") == 0
+
+
+async def test_a_decision_where_nothing_waits_says_so(works: Works) -> None:
+    one = works.process(works.gated())
+    with pytest.raises(ApprovalAlreadyDecided, match="Nothing waits here"):
+        await one.run(YES)
+    with pytest.raises(FlowError, match="it asks nothing"):
+        await one.run({"0" * 32: YES})
+    assert (await one.run({})).status == "paused"
+    assert (await one.run(YES)).status == "done"
+
+
+@pytest.mark.parametrize("given", [True, {"approved": True}])
+async def test_what_is_no_decision_names_the_type_of_one(works: Works, given: Any) -> None:
+    one = works.process(works.gated())
+    await one.run({})
+    with pytest.raises(ToolUsageError, match="A decision is an ApprovalDecision"):
+        await one.run(given)
+    assert works.ran("place") == 0
+
+
+async def test_a_denied_gate_gives_the_reviewers_own_words(works: Works) -> None:
+    one = works.process(works.gated())
+    await one.run({})
+    denied = await one.run(NO)
+    assert (denied.status, denied.reason) == ("denied", NO.reason)
 
 
 async def test_a_decision_for_a_port_that_takes_none_is_a_usage_error(works: Works) -> None:

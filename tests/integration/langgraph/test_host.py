@@ -116,6 +116,15 @@ def test_bare_answers_are_told_apart() -> None:
     assert deliveries(probe.seen[-1]) == ["saved", "saved", "bare", None]
 
 
+def test_a_bare_answer_of_an_earlier_run_is_none_in_a_run_that_answers_by_id() -> None:
+    probe = Probe()
+    probe.run({})
+    second = probe.run(Command(resume="a"))
+    assert second is not None
+    probe.run(Command(resume={second.id: "b"}))
+    assert deliveries(probe.seen[-1])[:3] == ["saved", "keyed", None]
+
+
 def test_an_old_id_is_seen_as_this_runs_answer() -> None:
     probe = Probe()
     first = probe.run({})

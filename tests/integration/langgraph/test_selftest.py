@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -274,6 +275,41 @@ def test_the_command_ends_well_where_the_gate_holds(
     assert done.exit_code == 0, done.stdout
     assert "ok: goto: tools send_money: did not run" in done.stdout
     assert "0 holes" in done.stdout
+
+
+STORED = """
+from langchain.agents import create_agent
+from tests.support.room import KEYS, gated, tool_of
+from tests.support.script import Script
+
+from adapter import Executor
+from adapter.langgraph import AdapterMiddleware, LangGraphApproval, registry_of
+from adapter.stores import open_store
+
+def pay(amount: int) -> str:
+    raise AssertionError
+
+tools = [tool_of(pay, "pay")]
+store = open_store("sqlite:///live.db")
+registry = registry_of(tools, [gated("pay")])
+executor = Executor(registry, store=store, approval=LangGraphApproval(KEYS))
+graph = create_agent(Script.of(), tools, middleware=[AdapterMiddleware(executor)])
+"""
+
+
+def test_the_command_writes_nothing_to_the_graphs_own_store(project: Path) -> None:
+    (project / "own_graph.py").write_text(STORED, "utf-8")
+    from adapter.cli.app import app
+
+    done = CliRunner().invoke(app, ["selftest", "own", "--all"])
+    asyncio.run(sys.modules["selftest_own_graph"].store.aclose())
+    assert done.exit_code == 0, done.stdout
+    assert "ok: honest call: tools pay: asks a person" in done.stdout
+    assert "Tried over a store in memory." in done.stdout
+    assert not (project / "live.db").exists()
+    assert_governed(load_graph("own"))  # outside the command the same graph writes its file
+    asyncio.run(sys.modules["selftest_own_graph"].store.aclose())
+    assert (project / "live.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,20 @@ class TestDecide:
         assert (decision["kind"], decision["reason"]) == ("approve", "fine")
         assert decision["reviewer"] == "rita"
 
+    def test_an_approved_gate_is_told_as_one(self, shop: Shop) -> None:
+        value = asked(KEYS, kind="gate", tool="place", call_id="gate:place")
+        shop.server.threads = {"thread-1": shop.paused("abc123", value=value)}
+
+        def on_run(thread: FakeThread, _body: Any) -> Any:
+            thread.tasks, thread.values = [], {"aa_flow": {"steps": 2}}
+            return {}
+
+        shop.server.on_run = on_run
+        done = run("approve", "abc123", "--yes")
+        assert done.exit_code == 0, done.output
+        assert "The gate is open: the flow went on" in done.stdout
+        assert "The call ran" not in done.stdout
+
     def test_a_unique_beginning_of_the_id_is_enough(self, shop: Shop) -> None:
         assert run("approve", "ab", "-y").exit_code == 0
 
@@ -177,6 +191,22 @@ class TestDecide:
         done = run("approve", "abc123", "--yes")
         assert done.exit_code == 1
         assert "refused, the request is still open: not signed" in done.stderr
+
+    def test_a_node_that_failed_behind_the_answer_is_told_and_the_request_is_gone(
+        self, shop: Shop
+    ) -> None:
+        def fail(thread: FakeThread, body: Any) -> Any:
+            used = {**VALUE, "used": {"code": "failed", "message": "ValueError"}}
+            thread.tasks = [task(interrupt("abc123", used), error="ValueError('one rate')")]
+            return {"__error__": {"error": "ValueError", "message": "one rate for each item."}}
+
+        shop.server.on_run = fail
+        done = run("approve", "abc123", "--yes")
+        assert done.exit_code == 1
+        assert "used up: the node failed: the run ended with ValueError: one rate" in done.stderr
+        assert "Start a new run, or fork" in done.stderr
+        assert "still open" not in done.stderr
+        assert "no request waits" in run("list").stdout
 
     def test_a_call_that_failed_is_told_and_fails(self, shop: Shop) -> None:
         shop.outcome = ("error", '{"error": {"kind": "ToolFailed", "message": "broke"}}')

@@ -159,6 +159,7 @@ class TestDecide:
         shown = done("approve", request[:10], "--yes", "--reason", "fine").stdout
         assert "Recorded: approve by olga." in shown
         assert "continue thread thread-1 with a run without input" in shown
+        assert "(a run of flow.run: with its checkpoint)" in shown
         assert cellar.ran == []
         assert "no request waits" in done("list").stdout
         cellar.run()

@@ -195,6 +195,24 @@ class TestAnswers:
         _, decision = await self.answer(server)
         assert (decision["kind"], decision["edited_args"]) == ("edit", {"amount_cents": 1})
 
+    @pytest.mark.parametrize(
+        ("edit", "fault"),
+        [({"rates": ["a"]}, r"rates\.0: must be of type integer"), ({"rate": 1}, "rate: the tool")],
+    )
+    async def test_an_edit_that_does_not_fit_is_not_sent(
+        self, desk: Desk, server: FakeServer, edit: dict[str, Any], fault: str
+    ) -> None:
+        rates = {"type": "array", "items": {"type": "integer"}}
+        value = asked(KEYS, schema={"properties": {"rates": rates}})
+        server.threads["t1"] = FakeThread(tasks=[task(interrupt("i1", value))])
+        client = desk(server)
+        (found,) = await client.pending("t1")
+        with pytest.raises(InvalidAnswer, match=fault):
+            await client.approve(found, edited_args=edit)
+        assert server.runs == []
+        await client.approve(found, edited_args={"rates": [1]})
+        assert len(server.runs) == 1
+
     async def test_reject_carries_the_reason(self, desk: Desk, server: FakeServer) -> None:
         client = desk(server)
         (found,) = await client.pending("t1")
@@ -276,6 +294,14 @@ class TestHeal:
     async def test_a_thread_not_in_error_is_left_alone(self, desk: Desk, status: str) -> None:
         server = FakeServer({"t1": paused("i1", status=status)})
         assert ids(await desk(server).heal("t1")) == ["i1"]
+        assert server.runs == []
+
+    async def test_a_used_question_is_not_run_again(self, desk: Desk) -> None:
+        server = FakeServer({"t1": paused("i1", status="error")})
+        (listed,) = server.threads["t1"].tasks
+        listed["interrupts"][0]["value"] = {**listed["interrupts"][0]["value"], "used": {}}
+        assert await desk(server).heal("t1") == []
+        assert await desk(server).pending() == []
         assert server.runs == []
 
     async def test_an_error_without_a_pause_is_not_repeated(self, desk: Desk) -> None:

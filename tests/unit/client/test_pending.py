@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.client.fakes import NOW, asked, ids, interrupt, messages, ring, task
 
-from adapter.client.pending import PendingApproval, effect_in, pending_in, unpack
+from adapter.client.pending import Effect, PendingApproval, effect_in, pending_in, unpack
 from adapter.core.errors import ToolUsageError
 from adapter.core.signing import to_iso
 
@@ -58,6 +58,14 @@ def test_a_finished_task_waits_for_nothing() -> None:
 
 def test_a_task_that_a_bad_answer_failed_still_waits() -> None:
     assert ids(read(task(interrupt("a", VALUE), error="ValidationError()"))) == ["a"]
+
+
+SPENT = {**VALUE, "used": {"code": "failed", "message": "ValueError"}}
+
+
+def test_a_question_whose_answer_is_used_up_waits_for_nothing() -> None:
+    listed = task(interrupt("a", SPENT), error="ValueError('x')")
+    assert ids(read(listed, task(interrupt("b", VALUE)))) == ["b"]
 
 
 @pytest.mark.parametrize("odd", [None, "x", 7, {"tasks": 3}])
@@ -132,6 +140,17 @@ class TestUnpack:
 
 
 class TestEffect:
+    def test_a_used_answer_is_told_with_what_failed_behind_it(self) -> None:
+        listed = state(task(interrupt("i", SPENT), error="x"), values={})
+        assert effect_in(listed, one()) == Effect(kind="used", message="ValueError")
+        run = {"__error__": {"error": "ValueError", "message": "one rate for each"}}
+        found = effect_in(listed, one(), run)
+        assert found.message == "the run ended with ValueError: one rate for each"
+
+    def test_another_requests_used_answer_is_not_this_ones(self) -> None:
+        listed = state(task(interrupt("x", SPENT)), task(interrupt("i", VALUE)), values={})
+        assert effect_in(listed, one()).kind == "refused"
+
     def test_a_result_means_done(self) -> None:
         found = effect_in(state(values=messages(("call-1", "success", "paid"))), one())
         assert (found.kind, found.message) == ("done", "paid")

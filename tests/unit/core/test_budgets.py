@@ -255,3 +255,29 @@ def test_a_call_in_no_turn_has_no_budget_of_a_turn() -> None:
     assert [limit for _, limit in found] == [9, 2]
     assert "turn" not in str(budgets.named(replace(CTX, place=place)))
     assert [limit for _, limit in scopes(budgets.tool_call(CTX, spec))] == [9, 3, 1, 2]
+
+
+def test_what_is_charged_for_one_turn_user_or_tool_is_not_charged_for_another() -> None:
+    budgets = Budgets(tool_calls_per_turn=3, tool_calls_per_user=9)
+    places = [
+        make_context(),
+        make_context(turn_id="turn-2"),
+        make_context(thread_id="thread-2"),
+        make_context(user="bob"),
+    ]
+    specs = [tool("a")[0], tool("b", limits=Limits(per_turn=2))[0]]
+    asked = [(ctx, spec) for ctx in places for spec in specs]
+    first = [budgets.tool_call(ctx, spec) for ctx, spec in asked]
+    assert len({tuple(scopes(charges)) for charges in first}) == len(asked)
+    assert [budgets.tool_call(ctx, spec) for ctx, spec in asked] == first
+    assert first == [
+        Budgets(tool_calls_per_turn=3, tool_calls_per_user=9).tool_call(ctx, spec)
+        for ctx, spec in asked
+    ]
+
+
+def test_another_declaration_under_the_same_name_has_its_own_limits() -> None:
+    budgets = Budgets()
+    for size in (1, 2):
+        charges = budgets.tool_call(CTX, tool("a", limits=Limits(per_turn=size))[0])
+        assert scopes(charges)[-1] == ("turn:thread-1:turn-1:tool:a", size)

@@ -363,3 +363,22 @@ async def test_a_ring_is_a_source_that_never_changes() -> None:
     ring = KeyRing([key()])
     await ring.refresh()
     assert ring.current() is ring
+
+
+@pytest.mark.parametrize(
+    ("secret", "fault"),
+    [
+        (b"x" * 16, "checkpoint_key is no random secret: all its bytes are equal"),
+        (b"abcd" * 8, "checkpoint_key is no random secret: it is made of a few bytes"),
+        (SECRET[:7], "checkpoint_key is too short: 7 bytes"),
+        (SECRET.hex(), "checkpoint_key takes bytes, not a str"),
+    ],
+)
+def test_a_bad_secret_is_told_by_its_own_name_with_the_way_to_make_one(
+    secret: Any, fault: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=fault) as caught:
+        KeyRing.from_secret(secret, name="checkpoint_key")
+    assert "secrets.token_hex(32)" in caught.value.message
+    assert "os.urandom(32)" in caught.value.message
+    assert "key file" not in caught.value.message

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from adapter.core.types import CallStatus, Effects, current_context, running_call
+from adapter.core.types import CallContext, CallStatus, Effects, current_context, running_call
 from adapter.testing import make_call, make_context
 
 
@@ -51,3 +51,12 @@ def test_the_context_of_the_running_call_is_found() -> None:
         assert current_context() is ctx
     finally:
         running_call.reset(token)
+
+
+def test_the_context_of_a_call_keeps_its_surroundings_and_is_frozen() -> None:
+    ctx = replace(make_context(user="bob"), metadata={"m": "1"}, context={"c": 2})
+    made = ctx.of_call("c1", "key")
+    assert type(made) is CallContext
+    assert made == replace(ctx, call_id="c1", idempotency_key="key")
+    with pytest.raises(FrozenInstanceError):
+        made.call_id = "c2"  # type: ignore[misc]

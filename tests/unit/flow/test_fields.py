@@ -346,6 +346,44 @@ def test_an_edit_is_validated_field_by_field() -> None:
         FIELDS.edited({"last": "x"})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("last", True),
+        ("last", "7"),
+        ("last", 7.5),
+        ("plain", 7),
+        ("listed", ["1"]),
+        ("nested", [[True]]),
+        ("united", {"a": "1"}),
+        ("tags", "a"),
+        ("newest", 0),
+    ],
+)
+def test_an_edit_of_another_type_is_refused_by_its_fields_name(name: str, value: Any) -> None:
+    with pytest.raises(FlowError, match=name):
+        FIELDS.edited({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("last", 7),
+        ("plain", "7"),
+        ("listed", [1]),
+        ("nested", [[1]]),
+        ("united", {"a": 1}),
+        ("tags", ["a"]),
+        ("money", "1.50"),
+        ("newest", "2030-01-02T03:04:05Z"),
+        ("newest", None),
+        ("anything", {"a": [True, 1, "1"]}),
+    ],
+)
+def test_an_edit_of_the_fields_type_is_kept_as_it_is(name: str, value: Any) -> None:
+    assert FIELDS.edited({name: value}) == {name: value}
+
+
 def test_an_edit_names_fields_only() -> None:
     with pytest.raises(FlowError, match="there is no field nope to edit"):
         FIELDS.edited({"nope": 1})

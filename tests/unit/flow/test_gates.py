@@ -304,6 +304,54 @@ async def test_a_gate_whose_port_decides_at_once_does_not_stop_the_run(
     assert done.state.receipt == ("placed with 1 rates" if status == "done" else "")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "fault"),
+    [
+        ({"totl": 4}, "totl: the state has no such field"),
+        ({"total": "abc"}, "total: must be of type integer"),
+        ({"rates": ["a"]}, r"rates\.0: must be of type number"),
+        ({"before": "a"}, "before: the state has no such field"),
+    ],
+)
+async def test_an_edit_that_does_not_fit_is_refused_by_field_and_decides_nothing(
+    kit: Kit, wrong: dict[str, Any], fault: str
+) -> None:
+    made = gates("a")
+    paused = await kit.run(made, {})
+    assert paused.pending is not None
+    with pytest.raises(InvalidAnswer, match=fault):
+        await kit.decided(made, paused, edit(**wrong))
+    with pytest.raises(InvalidAnswer, match=fault):
+        await kit.port.record(paused.pending.key, edit(**wrong))
+    assert len(await kit.port.pending()) == 1
+    done = await kit.decided(made, paused, edit(total=4, rates=[1]))
+    assert (done.status, done.state.total, done.state.rates) == ("done", 4, [1.0])
+
+
+async def test_a_calls_edit_that_does_not_fit_is_refused_by_argument(kit: Kit) -> None:
+    made = Flow("f", state=Order).node("pay", Call("pay", {"amount": 5}, into="receipt")).end("pay")
+    paused = await kit.run(made, {})
+    for wrong in ({"amonut": 3}, {"amount": "3"}):
+        with pytest.raises(InvalidAnswer, match="pay: amo"):
+            await kit.decided(made, paused, edit(**wrong))
+    assert kit.ran == []
+    assert (await kit.decided(made, paused, edit(amount=3))).state.receipt == "paid 3"
+
+
+async def test_a_node_that_failed_behind_its_gate_says_how_to_go_on_here(kit: Kit) -> None:
+    def fails(_state: Order) -> None:
+        msg = "broke"
+        raise ValueError(msg)
+
+    made = Flow("f", state=Order).node("a", fails, pause=partial(before, "a")).end("a")
+    paused = await kit.run(made, {})
+    with pytest.raises(ValueError, match="broke"):
+        await kit.decided(made, paused)
+    with pytest.raises(ApprovalAlreadyDecided, match=r"used up.*Begin a new run: it asks again"):
+        await kit.run(made, checkpoint=paused.checkpoint)
+    assert (await kit.run(made, {})).status == "paused"
+
+
 async def test_a_gate_without_a_port_says_so() -> None:
     from adapter import Registry
 

@@ -20,3 +20,15 @@ def test_a_state_has_one_digest_whatever_kept_it() -> None:
 )
 def test_another_state_has_another_digest(other: dict[str, Any]) -> None:
     assert state_digest(other) not in (state_digest({"n": 1}), state_digest({"n": 2**60}))
+
+
+@pytest.mark.parametrize(
+    "other", [{"number": "5/1"}, ["number", "5/1"], ["list", 5], "5", 5.5, float("inf"), 2**70]
+)
+def test_no_other_value_has_the_form_of_a_number(other: Any) -> None:
+    assert state_digest({"limit": other}) != state_digest({"limit": 5})
+
+
+def test_a_list_is_no_other_list_that_begins_like_its_form() -> None:
+    assert state_digest({"a": []}) != state_digest({"a": ["list"]})
+    assert state_digest({"a": [5]}) != state_digest({"a": [["number", "5/1"]]})

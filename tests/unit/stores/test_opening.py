@@ -52,6 +52,12 @@ def test_any_other_address_names_the_setting(uri: str) -> None:
         open_store(uri)
 
 
+def test_an_address_given_directly_is_not_blamed_on_the_setting() -> None:
+    with pytest.raises(ConfigurationError, match="given to open_store") as caught:
+        open_store("adapter.db")
+    assert "sqlite:///adapter.db" in caught.value.message
+
+
 def test_a_password_is_not_shown_in_the_error() -> None:
     with pytest.raises(ConfigurationError) as caught:
         open_store("mysql://user:hunter2@host/db")
