@@ -257,7 +257,7 @@ async def test_a_run_of_another_thread_put_in_place_opens_no_gate(works: Works) 
     foreign = (await room.app.aget_state(OTHER)).values["aa_flow"]
     await room.run({})
     (asked,) = await room.asked()
-    told = Command(update={"aa_flow": {"__overwrite__": foreign}})
+    told: Command[Any] = Command(update={"aa_flow": {"__overwrite__": foreign}})
     if works.port == "signed":
         told = Command(update=told.update, resume=room.signed(asked).resume)
     with contextlib.suppress(ValidationError):
