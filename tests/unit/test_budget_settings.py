@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from decimal import Decimal
 from pathlib import Path
 
@@ -23,9 +24,8 @@ def test_without_settings_the_budgets_are_the_librarys() -> None:
 
 
 def test_every_budget_has_a_setting() -> None:
-    names = {
-        field for field in Budgets.__dataclass_fields__ if field not in ("prices", "context_limits")
-    }
+    said = {field.name for field in fields(Budgets) if field.init}
+    names = said - {"prices", "context_limits"}
     assert load().budgets.keys() == names
 
 
