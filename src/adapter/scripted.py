@@ -73,6 +73,9 @@ class ScriptedPort:
         revisited: Keys of the settled rows whose saved answer was taken.
     """
 
+    deferred = False
+    in_graph = False
+
     def __init__(self, keys: KeyRing, *, clock: Callable[[], int], reviewer: str = "rita") -> None:
         self.keys = keys
         self.questions: list[Question] = []
@@ -166,6 +169,16 @@ class ScriptedPort:
 
     def discard_used(self, row: CallRow) -> None:
         """Discard nothing: every scripted answer is addressed."""
+
+    def discard_stale(self) -> None:
+        """Discard nothing."""
+
+    def resuming(self) -> bool:
+        """Tell that no run brings answers by id."""
+        return False
+
+    def pause(self) -> None:
+        """Return: there is no pause without a question."""
 
     def _sealed(self, question: Question) -> JsonObject:
         return sealed_value(self.keys, question.binding, question.request)

@@ -48,7 +48,15 @@ class Question:
 
 
 class ApprovalPort(Protocol):
-    """How a person is asked. Implementations: LangGraphApproval, DeferredApproval, your own."""
+    """How a person is asked. Implementations: LangGraphApproval, DeferredApproval, your own.
+
+    Attributes:
+        deferred: Decisions are recorded in the store, so a request needs an id of its own there.
+        in_graph: Asks in the host's graph only; a program without one cannot use it.
+    """
+
+    deferred: bool
+    in_graph: bool
 
     @property
     def keys(self) -> KeyRing:
@@ -97,6 +105,18 @@ class ApprovalPort(Protocol):
 
     def discard_used(self, row: CallRow) -> None:
         """Take an unaddressed answer out of the way that this row has used already."""
+        ...
+
+    def discard_stale(self) -> None:
+        """Take an unaddressed answer out of the way that was there before anybody was asked."""
+        ...
+
+    def resuming(self) -> bool:
+        """Tell whether this run's own input answers questions by id, whichever they are."""
+        ...
+
+    def pause(self) -> None:
+        """Leave by the host's way of pausing, without a question; return where there is none."""
         ...
 
     def revisit(self, row: CallRow) -> None:

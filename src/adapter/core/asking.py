@@ -195,7 +195,7 @@ class Asker:
                 request=self.words.request(work, rule),
                 ttl=self.ttl if rule.ttl is None else rule.ttl,
                 quorum_need=rule.quorum,
-                approval_id=self.journal.ids() if getattr(self.port, "deferred", False) else None,
+                approval_id=self.journal.ids() if self.port.deferred else None,
             ),
             [event],
             peek,
@@ -204,7 +204,7 @@ class Asker:
             raise exceeded(opened.exceeded or "")
         if opened.created:
             # Whatever waits unaddressed was said before anybody was asked this.
-            getattr(self.port, "discard_stale", bool)()
+            self.port.discard_stale()
         if opened.replaced is not None:
             await self._changed(work, opened.replaced, policy_digest, schema_digest)
         return opened.row

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from adapter.core.counters import Charge, counter, exceeded, rated, window
 from adapter.core.errors import ConfigurationError
+from adapter.core.limits import check_whole, said_size
 from adapter.core.prices import Prices, PriceTable, decimal_of, micro_dollars
 from adapter.core.rates import Rate
 from adapter.core.spec import Limits, ToolSpec
@@ -93,7 +94,7 @@ class Budgets:
                     msg = f"Budgets.{one.name} must be more than 0 dollars."
                     raise ConfigurationError(msg)
             elif "_per_" in one.name or one.name == "reserve_tokens":
-                _whole(one.name, value)
+                check_whole(one.name, value)
         for name, key in self.context_limits.items():
             if "_per_" not in name or getattr(self, name, None) is None or not key:
                 msg = (
@@ -144,7 +145,7 @@ class Budgets:
         key = None if ctx is None else self.context_limits.get(name)
         if ctx is None or key is None or made is None or ctx.context.get(key) is None:
             return made
-        return min(made, _said(ctx.context[key], key, dollars=what == "cost"))
+        return min(made, said_size(ctx.context[key], key, dollars=what == "cost"))
 
     def named(self, ctx: CallContext) -> dict[str, tuple[str, int]]:
         """Return name and size of every budget that holds here, by its counter's scope."""
@@ -273,30 +274,6 @@ class Budgets:
         if prices is None or isinstance(prices, Mapping):
             return None
         return prices.cost(model, usage)
-
-
-def _whole(name: str, value: object) -> None:
-    if value is None and name not in ("model_calls_per_turn", "tool_calls_per_turn"):
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"Budgets.{name} must be a whole number, at least 1."
-        raise ConfigurationError(msg)
-
-
-def _said(value: Any, key: str, *, dollars: bool) -> int:
-    """Read a limit a client set: what cannot be one is refused, never taken for another."""
-    try:
-        if dollars and not isinstance(value, float):
-            size = micro_dollars(decimal_of(value, key))
-        else:
-            size = value if isinstance(value, int) and not isinstance(value, bool) else 0
-    except ConfigurationError:
-        size = 0
-    if size < 1:
-        what = "dollars as text" if dollars else "a whole number"
-        msg = f"The run's context[{key!r}] lowers a limit: give {what}, more than 0, or leave it."
-        raise ConfigurationError(msg)
-    return size
 
 
 @cache

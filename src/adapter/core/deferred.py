@@ -43,6 +43,7 @@ class DeferredApproval:
     """
 
     deferred = True
+    in_graph = False
 
     def __init__(
         self,
@@ -197,6 +198,16 @@ class DeferredApproval:
 
     def discard_used(self, row: CallRow) -> None:
         """Discard nothing: no answer is delivered."""
+
+    def discard_stale(self) -> None:
+        """Discard nothing."""
+
+    def resuming(self) -> bool:
+        """Tell that no run brings answers by id."""
+        return False
+
+    def pause(self) -> None:
+        """Return: there is no pause without a question."""
 
     def revisit(self, row: CallRow) -> None:
         """Take nothing: no answer is delivered."""

@@ -6,37 +6,23 @@ the sealed request's own schema can say more. It decides nothing: the server jud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from operator import ge, gt, le, lt
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from adapter.core.canonical import canonical_bytes
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import InvalidAnswer
+from adapter.core.jsonarguments import library
 from adapter.core.redaction import MASK
 from adapter.core.types import JsonObject
 
 __all__ = ["check_edit", "faults_of"]
 
-_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "object": (dict,),
-    "array": (list, tuple),
-    "null": (type(None),),
-}
-
-_BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "minimum": ge,
-    "exclusiveMinimum": gt,
-    "maximum": le,
-    "exclusiveMaximum": lt,
-}
-
-_NESTING: Final = 32
 _SHOWN: Final = 10
+_WORDS: Final[Mapping[str, str]] = {
+    "enum": "must be one of those the schema names",
+    "const": "must be the one value the schema names",
+}
 
 
 def check_edit(value: object, decision: ApprovalDecision) -> None:
@@ -75,127 +61,88 @@ def faults_of(request: Mapping[str, Any], edited: JsonObject) -> list[str]:
         edited: The whole argument object to run instead.
     """
     schema = request.get("schema")
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(schema, Mapping) or not isinstance(properties, Mapping):
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("properties"), Mapping):
         return []
     shown = request.get("arguments")
     shown = shown if isinstance(shown, Mapping) else {}
-    faults = [
-        f"{name}: missing"
-        for name in schema.get("required", ())
-        if name not in edited and shown.get(name) != MASK
-    ]
+    # What is given back as it was shown stands for the bound value, masks and all.
+    kept = {name for name, value in edited.items() if _as_shown(value, shown, name)}
+    masked = {name for name, value in shown.items() if value == MASK}
+    judged = {
+        "additionalProperties": False,
+        **schema,
+        "required": [name for name in schema.get("required", ()) if name not in kept | masked],
+    }
+    new = {
+        name: value
+        for name, value in edited.items()
+        if name not in kept or name not in schema["properties"]
+    }
     gate = request.get("kind") == "gate"
     unknown = "the state has no such field" if gate else "the tool has no such argument"
-    more = schema.get("additionalProperties")
-    for name, value in edited.items():
-        if name not in properties and more in (None, False):
-            faults.append(f"{name}: {unknown}")
-        elif name not in shown or not _as_shown(value, shown[name]):
-            # What is given back as it was shown stands for the bound value, masks and all.
-            part = properties.get(name, more)
-            faults.extend(_faults(value, part, str(name), schema, 0))
-    return faults
-
-
-def _as_shown(value: Any, shown: Any) -> bool:
-    """Compare as JSON, in which true is not 1."""
+    package, registry, unsound = library()
     try:
-        return value == shown and canonical_bytes(value) == canonical_bytes(shown)
+        errors = list(package.Draft202012Validator(judged, registry=registry).iter_errors(new))
+    except unsound:  # the server judges by the schema that it has
+        return []
+    return list(dict.fromkeys(fault for error in errors for fault in _faults(error, unknown)))
+
+
+def _as_shown(value: Any, shown: Mapping[str, Any], name: str) -> bool:
+    """Compare as JSON, in which true is not 1."""
+    if name not in shown:
+        return False
+    try:
+        return value == shown[name] and canonical_bytes(value) == canonical_bytes(shown[name])
     except ValueError:
         return False
 
 
-def _faults(value: Any, schema: Any, path: str, root: Mapping[str, Any], depth: int) -> list[str]:
-    """Return the faults of one value, each with its path."""
-    schema = _resolved(schema, root)
-    if not isinstance(schema, Mapping) or depth > _NESTING:
-        return []
-    below = depth + 1
-    for word in ("anyOf", "oneOf"):
-        branches = schema.get(word)
-        if isinstance(branches, list | tuple) and branches:
-            tried = [_faults(value, branch, path, root, below) for branch in branches]
-            if all(tried):
-                return _nearest(tried, path, [_resolved(branch, root) for branch in branches])
-    kinds = schema.get("type")
-    wanted = [kinds] if isinstance(kinds, str) else list(kinds or ())
-    if wanted and not any(_is_a(value, kind) for kind in wanted):
-        return [f"{path}: must be of type {' or '.join(map(str, wanted))}"]
-    return [*_limits(value, schema, path), *_inside(value, schema, path, root, below)]
+def _faults(error: Any, unknown: str) -> Iterator[str]:
+    """Word one fault by path and rule, never by value."""
+    path, word, wanted = _path(error), error.validator, error.validator_value
+    if word in ("anyOf", "oneOf"):
+        yield from _nearest(error, unknown)
+    elif word == "required":
+        # The library says this once for each name that is missing, and names it in prose only.
+        missing = [name for name in wanted if name not in error.instance]
+        yield from (f"{_below(path, name)}: missing" for name in missing)
+    elif word == "additionalProperties":
+        said = "there is no such field" if path else unknown
+        known = error.schema.get("properties", {})
+        yield from (f"{_below(path, name)}: {said}" for name in error.instance if name not in known)
+    elif word == "type":
+        yield f"{path}: must be of type {_either([wanted] if isinstance(wanted, str) else wanted)}"
+    elif word in _WORDS:
+        yield f"{path}: {_WORDS[word]}"
+    elif isinstance(wanted, int | float) and not isinstance(wanted, bool):
+        yield f"{path}: {word} is {wanted}"
+    else:
+        yield f"{path}: does not keep {word}"
 
 
-def _nearest(tried: list[list[str]], path: str, branches: list[Any]) -> list[str]:
-    """Return the faults inside the first form whose own type fits, else the types that would."""
-    for faults in tried:
-        if not faults[0].startswith(f"{path}: must be of type"):
-            return faults
-    kinds = [str(branch.get("type")) for branch in branches if isinstance(branch, Mapping)]
-    return [f"{path}: must be of type {' or '.join(kinds)}"]
+def _nearest(error: Any, unknown: str) -> Iterator[str]:
+    """Yield the faults inside the first form whose own type fits, else the types that would."""
+    branches: dict[int, list[Any]] = {}
+    for inner in error.context:
+        branches.setdefault(inner.schema_path[0], []).append(inner)
+    own = list(error.absolute_path)
+    for inner in branches.values():
+        if not any(one.validator == "type" and list(one.absolute_path) == own for one in inner):
+            yield from (fault for one in inner for fault in _faults(one, unknown))
+            return
+    kinds = [one.validator_value for inner in branches.values() for one in inner[:1]]
+    named = [kind for kind in kinds if isinstance(kind, str)]
+    yield f"{_path(error)}: must be of type {_either(named)}"
 
 
-def _inside(
-    value: Any, schema: Mapping[str, Any], path: str, root: Mapping[str, Any], depth: int
-) -> Iterator[str]:
-    """Yield the faults of what a list or an object holds, and of the schemas that all hold."""
-    for part in schema.get("allOf") or ():
-        yield from _faults(value, part, path, root, depth)
-    if isinstance(value, list | tuple):
-        first = schema.get("prefixItems") or ()
-        for place, item in enumerate(value):
-            part = first[place] if place < len(first) else schema.get("items")
-            yield from _faults(item, part, f"{path}.{place}", root, depth)
-    elif isinstance(value, Mapping):
-        properties, more = schema.get("properties") or {}, schema.get("additionalProperties")
-        for name in schema.get("required") or ():
-            if name not in value:
-                yield f"{path}.{name}: missing"
-        for name, item in value.items():
-            if name not in properties and more is False:
-                yield f"{path}.{name}: there is no such field"
-            else:
-                part = properties.get(name, more)
-                yield from _faults(item, part, f"{path}.{name}", root, depth)
+def _path(error: Any) -> str:
+    return ".".join(str(part) for part in error.absolute_path)
 
 
-def _limits(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Yield the bounds that a value of the right type does not keep."""
-    if isinstance(schema.get("enum"), list | tuple) and value not in schema["enum"]:
-        yield f"{path}: must be one of those the schema names"
-    if "const" in schema and value != schema["const"]:
-        yield f"{path}: must be the one value the schema names"
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        for word, holds in _BOUNDS.items():
-            bound = schema.get(word)
-            number = isinstance(bound, int | float) and not isinstance(bound, bool)
-            if number and not holds(value, bound):
-                yield f"{path}: {word} is {bound}"
-    if isinstance(value, str | list | tuple):
-        kind = "Length" if isinstance(value, str) else "Items"
-        least, most = schema.get(f"min{kind}"), schema.get(f"max{kind}")
-        if isinstance(least, int) and len(value) < least:
-            yield f"{path}: min{kind} is {least}"
-        if isinstance(most, int) and len(value) > most:
-            yield f"{path}: max{kind} is {most}"
+def _below(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Follow references inside the request's schema; one that leads nowhere says nothing."""
-    for _ in range(_NESTING):
-        place = schema.get("$ref") if isinstance(schema, Mapping) else None
-        if not isinstance(place, str):
-            return schema
-        schema = root if place.startswith("#") else None
-        for name in place.removeprefix("#").strip("/").split("/"):
-            found = name.replace("~1", "/").replace("~0", "~")
-            schema = schema.get(found) if isinstance(schema, Mapping) and name else schema
-    return None
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    kinds = _TYPES.get(kind) if isinstance(kind, str) else None
-    if kinds is None:
-        return True
-    if isinstance(value, bool):
-        return bool(kind == "boolean")
-    return isinstance(value, kinds)
+def _either(kinds: Iterable[Any]) -> str:
+    return " or ".join(map(str, kinds))

@@ -7,6 +7,7 @@ fetched.
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,7 @@ from adapter.core.canonical import checked_json
 from adapter.core.errors import ConfigurationError, ToolArgsInvalid
 from adapter.core.types import JsonObject
 
-__all__ = ["JsonSchema"]
+__all__ = ["JsonSchema", "library"]
 
 _COMBINED = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "$ref", "dependentSchemas", "$dynamicRef"}
@@ -34,6 +35,20 @@ _PLAIN = frozenset(
 """Keywords whose values are data, not schemas."""
 
 
+@cache
+def library() -> tuple[Any, Any, tuple[type[Exception], ...]]:
+    """Load the validator where it is wanted first.
+
+    Returns:
+        The package, a registry that fetches nothing, and what a schema that cannot be applied
+        raises.
+    """
+    package, referencing = import_module("jsonschema"), import_module("referencing")
+    unresolvable = import_module("referencing.exceptions").Unresolvable
+    unsound = (unresolvable, package.exceptions.UnknownType, RecursionError)
+    return package, referencing.Registry(), unsound
+
+
 class JsonSchema:
     """An ArgumentSchema over a JSON schema. Nothing is coerced, nothing undeclared is taken."""
 
@@ -45,17 +60,10 @@ class JsonSchema:
             tool: The tool's name, for messages.
 
         Raises:
-            ConfigurationError: The package jsonschema is missing, or the schema is none, is not
-                of an object, or refers to another document.
+            ConfigurationError: The schema is none, is not of an object, or refers to another
+                document.
         """
-        try:
-            package = import_module("jsonschema")
-        except ModuleNotFoundError as error:
-            msg = (
-                f"The tool {tool!r} describes its arguments by a plain JSON schema, which needs "
-                'the package jsonschema: pip install "agent-adapter[mcp]".'
-            )
-            raise ConfigurationError(msg) from error
+        package, registry, self._unsound = library()
         if not isinstance(schema, dict) or schema.get("type", "object") != "object":
             msg = f"The arguments of the tool {tool!r} must be a JSON schema of one object."
             raise ConfigurationError(msg)
@@ -74,9 +82,7 @@ class JsonSchema:
         except (package.SchemaError, RecursionError) as error:
             msg = f"The arguments of the tool {tool!r} are described by no valid JSON schema."
             raise ConfigurationError(msg) from error
-        registry = import_module("referencing").Registry()
         self._validator: Any = kind(closed, registry=registry)
-        self._unresolvable = import_module("referencing.exceptions").Unresolvable
         self._names = tuple(schema.get("properties", {}))
 
     def validate(self, arguments: JsonObject) -> JsonObject:
@@ -88,7 +94,7 @@ class JsonSchema:
         value: JsonObject = json.loads(checked_json(arguments))
         try:
             faults = [_said(error) for error in self._validator.iter_errors(value)]
-        except (RecursionError, self._unresolvable):
+        except self._unsound:
             faults = ["the tool's schema cannot be applied"]
         if faults:
             accepted = ", ".join(self._names) or "none"

@@ -100,7 +100,7 @@ class Once:
         port = self.port
         if port is None:
             return False
-        if row.status is CallStatus.SUSPENDED and getattr(port, "resuming", bool)():
+        if row.status is CallStatus.SUSPENDED and port.resuming():
             return True  # the tool's own question: the row does not know its id
         return port.answers_now(row) or port.has_answer()
 
@@ -110,9 +110,8 @@ class Once:
         return here and _beside(work, row) and pauses < _FIRST
 
     def _pause(self) -> None:
-        pause = getattr(self.port, "pause", None)
-        if pause is not None:
-            pause()
+        if self.port is not None:
+            self.port.pause()
 
 
 def _beside(work: Work, row: CallRow) -> bool:

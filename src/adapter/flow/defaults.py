@@ -22,7 +22,7 @@ def check_port(flow: Shape, executor: Executor) -> None:
     Raises:
         ToolUsageError: Names what asks; nothing ran.
     """
-    if not getattr(executor.port, "in_graph", False):
+    if executor.port is None or not executor.port.in_graph:
         return
     asks = [node.name for node in flow.nodes.values() if node.gated or _asks(node, executor)]
     if asks:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from adapter.core.decisions import ApprovalDecision, no_decision
+from adapter.core.deferred import DeferredApproval
 from adapter.core.errors import (
     ApprovalAlreadyDecided,
     ApprovalExpired,
@@ -84,11 +85,11 @@ async def decide(
     offered = decision.values() if isinstance(decision, Mapping) else [decision]
     if not all(isinstance(one, ApprovalDecision) for one in offered):
         raise no_decision(decision)
-    record = getattr(executor.port, "record", None)
+    port = executor.port
     if not progress.asked:
         msg = "Nothing of this run waits for a decision: it was decided, or never asked."
         raise ApprovalAlreadyDecided(msg)
-    if record is None:
+    if not isinstance(port, DeferredApproval):
         msg = (
             "A decision is recorded in the store, and this executor's port takes none from there. "
             "Run flows here with Executor(approval=DeferredApproval(store, keys))."
@@ -102,7 +103,7 @@ async def decide(
         raise FlowError(msg)
     for key, said in given.items():
         try:
-            await record(key, said)
+            await port.record(key, said)
         except ApprovalExpired:
             continue  # too late: the run itself closes the question, and ends by it
         except ApprovalAlreadyDecided:

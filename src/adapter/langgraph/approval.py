@@ -55,6 +55,7 @@ class LangGraphApproval:
     """
 
     in_graph = True
+    deferred = False
 
     def __init__(
         self,

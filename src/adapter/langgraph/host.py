@@ -16,6 +16,8 @@ from langgraph.config import get_config
 from langgraph.types import Interrupt
 
 __all__ = [
+    "CHECKPOINTER",
+    "NAMESPACE",
     "TaskAnswers",
     "apart",
     "bare_answer",
@@ -34,8 +36,8 @@ __all__ = [
 _RESUME_MAP = "__pregel_resume_map"
 _SCRATCHPAD = "__pregel_scratchpad"
 _GRAPHS_OF_A_CALL = 10_000
-_NAMESPACE = "checkpoint_ns"
-_CHECKPOINTER = "__pregel_checkpointer"
+NAMESPACE = "checkpoint_ns"
+CHECKPOINTER = "__pregel_checkpointer"
 _RUNTIME = "__pregel_runtime"
 _PUSH = "__pregel_push"
 
@@ -87,7 +89,7 @@ def run_control(conf: Mapping[str, Any]) -> Any:
 
 def can_pause(conf: Mapping[str, Any]) -> bool:
     """Tell whether the running graph keeps checkpoints; a thread id alone says nothing of it."""
-    return bool(conf.get(_CHECKPOINTER))
+    return bool(conf.get(CHECKPOINTER))
 
 
 def task_scratchpad(conf: Mapping[str, Any]) -> Any:
@@ -129,7 +131,7 @@ def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
         KeyError: Outside a task.
     """
     pad = conf[_SCRATCHPAD]
-    namespace = str(conf.get(_NAMESPACE, ""))
+    namespace = str(conf.get(NAMESPACE, ""))
     given = resume_map(conf)
     have = len(pad.resume)
     saved = have

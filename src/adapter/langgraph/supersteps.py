@@ -12,7 +12,7 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Interrupt
 
-from adapter.langgraph.host import can_pause
+from adapter.langgraph.host import CHECKPOINTER, NAMESPACE, can_pause
 
 __all__ = [
     "Superstep",
@@ -26,8 +26,6 @@ __all__ = [
     "write_channels",
 ]
 
-_NAMESPACE = "checkpoint_ns"
-_CHECKPOINTER = "__pregel_checkpointer"
 _RESUMING = "__pregel_resuming"
 _TASK_ID = "__pregel_task_id"
 _READ = "__pregel_read"
@@ -65,7 +63,7 @@ def superstep(conf: Mapping[str, Any], names: Iterable[str]) -> Superstep:
     """
     reader: Any = conf[_READ]
     channels = reader.args[1]
-    namespace = str(conf.get(_NAMESPACE, "")).rpartition("|")[0]
+    namespace = str(conf.get(NAMESPACE, "")).rpartition("|")[0]
     triggers = {name: channels.get(f"{_BRANCH_TO}{name}") for name in names}
     return Superstep(
         run=channels,
@@ -90,7 +88,7 @@ def run_of(conf: Mapping[str, Any]) -> str:
 
     A start that is run again from the same saved input, after a crash, begins the same run.
     """
-    return str(conf[_NAMESPACE])
+    return str(conf[NAMESPACE])
 
 
 def write_channels(conf: Mapping[str, Any], writes: Sequence[tuple[str, Any]]) -> None:
@@ -109,7 +107,7 @@ def pauses_at(conf: Mapping[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     Returns:
         None where the graph keeps no checkpoints.
     """
-    saver = conf.get(_CHECKPOINTER)
+    saver = conf.get(CHECKPOINTER)
     if not can_pause(conf) or not hasattr(saver, "aget_tuple"):
         return None
     here = superstep(conf, ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +48,13 @@ def _is(column: ColumnElement[str], status: CallStatus) -> ColumnElement[bool]:
     return column == literal_column(f"'{status.value}'")
 
 
-class CallStatements:
+class CallStatements(ABC):
     """SQL text by name; see ``Statements``."""
 
     _upsert: Any
 
-    def _text(self, statement: Any) -> Statement:
-        raise NotImplementedError
+    @abstractmethod
+    def _text(self, statement: Any) -> Statement: ...
 
     def _call_reads(self, calls: Table) -> None:
         c = calls.c

@@ -5,6 +5,7 @@ Encoding happens here, before an operation is queued; see ``adapter.stores.rows`
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -33,13 +34,13 @@ from adapter.stores.writer import Writer
 __all__ = ["Calls", "scopes_of", "threads_of"]
 
 
-class Calls:
+class Calls(ABC):
     """The journal."""
 
     _writer: Writer
 
-    async def _read(self, operation: Operation[Any]) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    async def _read(self, operation: Operation[Any]) -> Any: ...
 
     async def open(
         self, call: NewCall, events: Sequence[Event] = (), peek: Sequence[Charge] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
@@ -118,9 +117,3 @@ def test_a_reference_that_leads_nowhere_refuses_the_call(target: str) -> None:
     if target == "#":
         schema = {"properties": {"a": {}}, "allOf": [{"$ref": "#"}]}
     assert "cannot be applied" in fault(schema, a={})
-
-
-def test_without_the_package_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(ConfigurationError, match=r'pip install "agent-adapter\[mcp\]"'):
-        JsonSchema({}, tool="t")
