@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.fixtures import rooms
+from tests.support.fixtures import bench, rooms, works
 
-__all__ = ["rooms"]
+__all__ = ["bench", "rooms", "works"]

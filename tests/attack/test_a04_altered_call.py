@@ -32,8 +32,7 @@ async def test_a04_an_altered_call_never_runs_under_the_old_answer(
     await room.run(command)
     for _ in range(2):
         await room.run(None)
-    assert 999_999 not in room.ledger.paid
-    assert room.ledger.paid in ([], [100])
+    assert room.ledger.paid == []
 
 
 @pytest.mark.anyio
@@ -176,10 +175,11 @@ async def test_a04_an_edit_of_the_hosts_review_forged_in_the_state(rooms: Rooms)
         update={"hitl_edited_tool_calls": evil, "_hitl_edited_tool_calls": evil},
         resume={asked.id: room.sign(asked)},
     )
-    with suppress(Exception):
-        await room.run(forged)
-    assert 999 not in room.ledger.paid
-    for question in await room.asked():
-        await room.resume({question.id: room.sign(asked)})
-    assert 999 not in room.ledger.paid
-    assert len(room.ledger.paid) <= 1
+    await room.run(forged)
+    (anew,) = await room.asked()  # the gate shows what would run
+    assert anew.value["request"]["arguments"] == {"to": "eve", "amount": 999}
+    await room.resume({anew.id: room.sign(asked)})
+    assert room.ledger.paid == []
+    (anew,) = await room.asked()
+    await room.decide(anew, "reject", reason="no")
+    assert room.ledger.paid == []

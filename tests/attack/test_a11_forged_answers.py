@@ -195,7 +195,6 @@ os._exit(0)  # the detector itself may crash a finished interpreter
 
 
 def test_a30_nothing_blocks_under_the_servers_own_detector(rooms: Rooms) -> None:
-    pytest.importorskip("blockbuster", reason="comes with the server")
     done = subprocess.run(
         [sys.executable, "-c", BLOCK, str(rooms.folder)],
         cwd=ROOT,

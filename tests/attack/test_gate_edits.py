@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,18 +14,6 @@ from adapter.core.errors import InvalidAnswer
 from adapter.flow import Flow
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=["signed", "deferred"])
-def works(request: pytest.FixtureRequest, bench: Bench) -> Works:
-    return Works(bench, request.param)
 
 
 async def waiting(works: Works) -> Process:

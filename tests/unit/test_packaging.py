@@ -176,7 +176,6 @@ def test_what_an_image_needs_is_not_ignored() -> None:
     assert not lines & needed
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no run bit")
 def test_the_ci_entry_can_be_run() -> None:
     assert os.access(ROOT / ".ci/run", os.X_OK)
 

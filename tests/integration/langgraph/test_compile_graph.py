@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,10 +32,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def works(tmp_path: Path) -> Iterator[Works]:
-    bench = Bench(tmp_path)
-    yield Works(bench)
-    bench.close()
+def works(bench: Bench) -> Works:
+    return Works(bench)
 
 
 async def test_there_is_one_node_for_each_node_and_one_channel_for_each_field(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from tests.support.flows import CONFIG, Board, Process, Works, shown
 from tests.support.room import KEYS
-from tests.support.toolkit import NO, YES, Bench
+from tests.support.toolkit import NO, YES
 
 from adapter import KeyRing, ToolUsageError
 from adapter.client import ApprovalClient
@@ -24,13 +24,6 @@ from adapter.langgraph.runflow import flow_result
 pytestmark = pytest.mark.anyio
 
 KEY = b"checkpoint-secret-0123456789-abc"
-
-
-@pytest.fixture(params=["signed", "deferred"])
-def works(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Works]:
-    bench = Bench(tmp_path)
-    yield Works(bench, request.param)
-    bench.close()
 
 
 def buying(works: Works, *, gate: bool = False) -> Flow:

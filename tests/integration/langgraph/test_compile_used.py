@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,10 +21,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def works(tmp_path: Path) -> Iterator[Works]:
-    bench = Bench(tmp_path)
-    yield Works(bench)
-    bench.close()
+def works(bench: Bench) -> Works:
+    return Works(bench)
 
 
 async def seen(one: Process) -> list[PendingApproval]:

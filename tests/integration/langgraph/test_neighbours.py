@@ -16,7 +16,7 @@ from langchain.agents.middleware import (
 from langchain.agents.middleware.types import ToolCallRequest, hook_config
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command, interrupt
-from tests.support.front_ends import FrontEnd, desk
+from tests.support.front_ends import FrontEnd, desk, eventually
 from tests.support.room import Room, Rooms, free, gated, pay, tool_of
 from tests.support.script import ai, call
 from typing_extensions import override
@@ -215,7 +215,9 @@ class Change(AgentMiddleware[Any, Any, Any]):
 async def test_arguments_changed_on_the_way_never_run(rooms: Rooms, where: str) -> None:
     room = rooms.paying(**around(where, Change()))
     await room.say()
-    for asked in await room.asked():
+    open_now = await room.asked()
+    assert len(open_now) == (1 if where == "after" else 0)
+    for asked in open_now:
         await room.decide(asked)
     assert room.ledger.paid == []
     assert (await room.results())["c1"].status == "error"
@@ -244,7 +246,9 @@ async def test_a_middleware_that_runs_everything_twice(rooms: Rooms, where: str,
     first = pay() if tool == "send_money" else call("note", "c1", text="x")
     room = rooms(ai(first), **around(where, Twice()))
     await room.say()
-    for asked in await room.asked():
+    open_now = await room.asked()
+    assert len(open_now) == (1 if tool == "send_money" else 0)
+    for asked in open_now:
         await room.decide(asked)
     assert len(room.ledger.of(tool)) == 1
     await room.results()
@@ -396,12 +400,18 @@ async def test_one_node_with_several_gated_calls_asks_one_after_the_other(rooms:
 async def test_a_slow_free_sibling_in_one_node_is_waited_for(rooms: Rooms, asks: str) -> None:
     """A pause would leave the node while the sibling still runs, and the answer trip over it."""
 
+    async def asking() -> bool:
+        return bool(rooms.ledger.of("ask") or await room.events("requested"))
+
     async def slow(text: str) -> str:
         rooms.ledger.add(tool="slow")
-        await asyncio.sleep(0.3)
+        await eventually(asking)
+        for _ in range(50):  # the pause is on its way out
+            await asyncio.sleep(0)
         return "slow done"
 
     async def ask(text: str) -> str:
+        rooms.ledger.add(tool="ask")
         return f"heard {interrupt(text)}"
 
     second = pay("c1", 1) if asks == "the gate" else call("ask", "c1", text="who?")

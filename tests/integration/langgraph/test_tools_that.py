@@ -250,9 +250,9 @@ async def test_on_tool_failure_raise_ends_the_run_and_the_thread_goes_on(
     room.model.then(ai(text="never mind"))
     await room.say("go on")
     results = await room.results()
-    assert error_of(results["o1"])["kind"] in ("ToolFailed", "NotExecuted")
-    if kind != "read_only":
-        assert error_of(results["o1"])["kind"] == "ToolFailed"
+    # Of a read-only call no record is kept: the next turn can only say that it has no result.
+    told = "NotExecuted" if kind == "read_only" else "ToolFailed"
+    assert error_of(results["o1"])["kind"] == told
     assert len(room.ledger.of("odd")) == 1
     assert len(room.ledger.of("note")) == 1
 
@@ -457,7 +457,7 @@ async def test_a_tool_knows_its_call_and_its_idempotency_key(rooms: Rooms) -> No
 
 
 @pytest.mark.anyio
-async def test_an_async_only_tool_under_invoke_runs_or_says_why(rooms: Rooms) -> None:
+async def test_an_async_only_tool_runs_under_invoke(rooms: Rooms) -> None:
     async def odd(text: str) -> str:
         rooms.ledger.add(tool="odd")
         return "ok"
@@ -468,8 +468,5 @@ async def test_an_async_only_tool_under_invoke_runs_or_says_why(rooms: Rooms) ->
     answer: Any = Command(resume={asked.id: room.sign(asked)})
     await asyncio.to_thread(room.agent.invoke, answer, room.config)
     result = (await room.results())["o1"]
-    if result.status == "success":
-        assert len(room.ledger.of("odd")) == 1
-    else:
-        assert room.ledger.of("odd") == []
-        assert "NotImplementedError" in error_of(result)["message"]
+    assert (result.status, result.content) == ("success", "ok")
+    assert len(room.ledger.of("odd")) == 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.unit.core.kit import (
@@ -51,6 +52,21 @@ DONE: dict[str, Any] = {"result": {"sent": 5}}
 LATER = make_context(run_id="run-9")
 
 
+@contextmanager
+def losing(kit: Wired, lease: float = 0.0) -> Iterator[None]:
+    """Lose the worker of the call that is made: it has claimed, and is gone."""
+    claim, store = kit.store.claim, cast("Any", kit.store)
+
+    async def lost(given: Claim) -> Any:
+        await claim(replace(given, lease=lease))
+        raise StoreUnavailable("the worker is gone")
+
+    store.claim = lost
+    with pytest.raises(StoreUnavailable, match="the worker is gone"):
+        yield
+    store.claim = claim
+
+
 @dataclass
 class Desk:
     """A wired executor and its operator."""
@@ -64,32 +80,14 @@ class Desk:
         if gated:
             with pytest.raises(Paused):
                 await self.kit.run(call, make_context(**ctx))
-        claim = self.kit.store.claim
-
-        async def lost(given: Claim) -> Any:
-            await claim(replace(given, lease=lease))
-            raise StoreUnavailable("the worker is gone")
-
-        store: Any = self.kit.store
-        store.claim = lost
-        with pytest.raises(StoreUnavailable):
+        with losing(self.kit, lease):
             await self.kit.run(call, make_context(**ctx), *([YES] if gated else []))
-        store.claim = claim
         return await row_of(self.kit)
 
     async def doubt_many(self, n: int) -> None:
         """Lose the worker of one more call of the same message."""
-        claim = self.kit.store.claim
-
-        async def lost(given: Claim) -> Any:
-            await claim(replace(given, lease=0.0))
-            raise StoreUnavailable("the worker is gone")
-
-        store: Any = self.kit.store
-        store.claim = lost
-        with pytest.raises(StoreUnavailable):
+        with losing(self.kit):
             await self.kit.run(replace(FREE, id=f"free-{n}"), make_context(turn_id=f"turn-{n}"))
-        store.claim = claim
 
     async def say(self, row: CallRow, resolution: Resolution, keys: KeyRing | None = None) -> Any:
         statement = self.operator.statement(row, resolution)
@@ -477,17 +475,8 @@ async def test_a_statement_about_an_earlier_claim_does_not_settle_a_later_one(de
     """
     row = await desk.doubt()
     await desk.say(row, said("retry", by="otto"))
-    claim = desk.kit.store.claim
-
-    async def lost(given: Claim) -> Any:
-        await claim(replace(given, lease=0.0))
-        raise StoreUnavailable("the worker is gone")
-
-    store: Any = desk.kit.store
-    store.claim = lost
-    with pytest.raises(StoreUnavailable):
+    with losing(desk.kit):
         await desk.kit.run(CALL, LATER)
-    store.claim = claim
     with pytest.raises(ApprovalAlreadyDecided, match=r"started again since you looked \(claim 3"):
         await desk.say(row, said(by="olga"))
     now = await row_of(desk.kit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -91,17 +91,15 @@ async def test_a38_two_sub_agents_of_one_message_are_answered_in_any_order(
     await top.say()
     seen: list[str] = []
     order: list[int] = []
-    for _ in range(4):
-        open_now = await asked(top)
-        if not open_now:
-            break
-        question = open_now[first]
+    for _ in range(2):
+        question = (await asked(top))[first]
         seen.append(question.id)
         order.append(question.value["request"]["arguments"]["amount"])
         await top.decide(question)
         assert top.ledger.paid == order
+    assert await asked(top) == []
     assert sorted(order) == [7, 8]
-    assert len(set(seen)) == 2 or end.kind != "middleware"
+    assert len(set(seen)) == 2
     assert set(await top.results()) == {"a1", "a2"}
 
 
@@ -187,7 +185,8 @@ async def test_a38_a_clients_goto_reaches_no_inner_tool_ungated(
     inner = payer(rooms, end, ai(pay("c1", 7)))
     top = boss(rooms, end, inner, call("ask", "a1", text="pay"))
     await top.say()
-    with suppress(CallInProgress):
+    beside = where == "tools" and end.kind == "middleware"
+    with pytest.raises(CallInProgress) if beside else nullcontext():
         await top.run(Command(goto=where))
     forged = {"messages": [ai(pay("forged", 5), id="forged")]}
     await top.run(Command(goto="tools", update=forged))

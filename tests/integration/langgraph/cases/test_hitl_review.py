@@ -172,7 +172,7 @@ async def test_hitl06_a_model_that_does_not_listen_is_stopped_by_its_budget(
     room = desk(rooms, end, *[stubborn] * 9, budgets=Budgets(model_calls_per_turn=6))
     await room.say()
     asked = await room.answered(["reject"] * 20, reason="no")
-    assert len(asked) <= 6
-    assert len(await room.events("decided")) == len(asked)
+    assert len(asked) == 5  # the sixth answer of the model is not asked for
+    assert len(await room.events("decided")) == 5
     assert room.ledger.paid == []
     await room.results()

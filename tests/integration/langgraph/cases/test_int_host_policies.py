@@ -13,17 +13,35 @@ from langgraph.errors import GraphDrained
 from langgraph.graph import END
 from langgraph.runtime import RunControl
 from langgraph.types import CachePolicy, Command, RetryPolicy
-from tests.support.front_ends import OWN, FrontEnd, desk, over
+from tests.support.front_ends import OWN, Desk, FrontEnd, desk, over
 from tests.support.room import Rooms, gated, pay, tool_of
 from tests.support.script import ai, call
 
-from adapter.core.errors import AdapterError
+from adapter import ApprovalAlreadyDecided
 
 pytestmark = pytest.mark.anyio
 EVERYTHING = RetryPolicy(
     initial_interval=0.0, max_attempts=3, jitter=False, retry_on=lambda error: True
 )
 BATCH = (call("note", "n1", text="x"), pay("c1", 1), pay("c2", 2))
+
+
+def failing(rooms: Rooms, end: FrontEnd, **node: Any) -> Desk:
+    """An agent whose one gated tool fails, and the failure leaves its node."""
+
+    def odd(text: str) -> str:
+        rooms.ledger.add(tool="odd")
+        raise ValueError("boom")
+
+    return desk(
+        rooms,
+        end,
+        ai(call("odd", "o1", text="x")),
+        tools=[tool_of(odd, "odd")],
+        specs=[gated("odd")],
+        failure="raise",
+        node=node,
+    )
 
 
 @over(*OWN)
@@ -43,22 +61,10 @@ async def test_a_retry_policy_for_everything_repeats_neither_pause_nor_effect(
 async def test_a_retry_policy_does_not_repeat_an_approved_tool_that_failed(
     rooms: Rooms, end: FrontEnd
 ) -> None:
-    def odd(text: str) -> str:
-        rooms.ledger.add(tool="odd")
-        raise ValueError("boom")
-
-    room = desk(
-        rooms,
-        end,
-        ai(call("odd", "o1", text="x")),
-        tools=[tool_of(odd, "odd")],
-        specs=[gated("odd")],
-        failure="raise",
-        node={"retry_policy": EVERYTHING},
-    )
+    room = failing(rooms, end, retry_policy=EVERYTHING)
     await room.say()
     (question,) = await room.asked()
-    with pytest.raises(AdapterError):
+    with pytest.raises(ApprovalAlreadyDecided):  # what the last attempt is told
         await room.decide(question)
     assert len(room.ledger.of("odd")) == 1
     assert len(await room.events("requested")) == 1
@@ -119,19 +125,7 @@ async def test_an_error_handler_of_the_node_gets_a_failure_once(
         seen.append("handled")
         return Command(goto=END)
 
-    def odd(text: str) -> str:
-        rooms.ledger.add(tool="odd")
-        raise ValueError("boom")
-
-    room = desk(
-        rooms,
-        end,
-        ai(call("odd", "o1", text="x")),
-        tools=[tool_of(odd, "odd")],
-        specs=[gated("odd")],
-        failure="raise",
-        node={"error_handler": handler},
-    )
+    room = failing(rooms, end, error_handler=handler)
     await room.say()
     (question,) = await room.asked()
     await room.decide(question)
@@ -141,7 +135,6 @@ async def test_an_error_handler_of_the_node_gets_a_failure_once(
 
 @over()
 async def test_a_drain_while_a_question_is_open_keeps_it(rooms: Rooms, end: FrontEnd) -> None:
-    room = desk(rooms, end, ai(*BATCH))
     control = RunControl()
 
     def drains(messages: Any) -> Any:

@@ -16,7 +16,7 @@ from langchain_core.tools import InjectedToolCallId, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
-from tests.support.front_ends import EVERYWHERE, FrontEnd, desk, over
+from tests.support.front_ends import EVERYWHERE, FrontEnd, desk, eventually, over
 from tests.support.graphs import ASK, Own
 from tests.support.room import KEYS, Rooms, copy_thread, error_of, free, gated, pay, tool_of
 from tests.support.script import ai, call
@@ -47,6 +47,17 @@ def specs(**more: Any) -> list[Any]:
         free("note", once_per_run=True, **more),
         free("look", READ, once_per_run=True, **more),
     ]
+
+
+class Waits:
+    """Counts how often a call waited for another one."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    async def wait(self, seconds: float) -> None:
+        self.made += 1
+        await asyncio.sleep(seconds)
 
 
 def twice(tool: str, first: str = "a1", second: str = "a2", text: str = "x") -> Any:
@@ -236,12 +247,13 @@ async def test_while_the_first_call_runs_the_others_wait_for_it(
         await free_to_end.wait()
         return f"slow {text}"
 
+    waits = Waits()
     spec = free("slow", once_per_run=True)
-    room = desk(rooms, end, twice("slow"), tools=[tool_of(slow, "slow")], specs=[spec])
+    tools = [tool_of(slow, "slow")]
+    room = desk(rooms, end, twice("slow"), tools=tools, specs=[spec], sleep=waits.wait)
     running = asyncio.create_task(room.say())
     await asyncio.wait_for(begun.wait(), 10)
-    for _ in range(20):
-        await asyncio.sleep(0.01)
+    await eventually(lambda: waits.made > 2)  # the other call looked, and waits on
     assert not running.done()
     free_to_end.set()
     await asyncio.wait_for(running, 10)
@@ -527,15 +539,17 @@ async def test_arguments_that_are_no_json_are_refused(bench: Bench) -> None:
 @pytest.mark.parametrize("says", [True, False])
 async def test_the_policys_approver_is_asked_once(rooms: Rooms, how: str, says: bool) -> None:
     seen: list[Any] = []
+    waits = Waits()
 
     async def approver(escalation: Any) -> bool:
         seen.append(escalation)
-        await asyncio.sleep(0.05)
+        await eventually(lambda: waits.made)  # the other call of the message came meanwhile
         return says
 
     policy = Policy(escalate={"note": "x"}, approver=approver)
     lines = [twice("note"), ai(call("note", "a3", text="x")), ai(text="done")]
-    own = Own(rooms, policy, *lines, asks=False, specs=[free("note", once_per_run=True)])
+    spec = free("note", once_per_run=True)
+    own = Own(rooms, policy, *lines, asks=False, specs=[spec], sleep=waits.wait)
     ended = (
         await own.run(ASK)
         if how == "async"
