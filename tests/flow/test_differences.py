@@ -5,6 +5,7 @@ The table is in docs/flows.md; everything that is not here is a case that both m
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -99,6 +100,54 @@ async def test_siblings_of_an_edited_gate_see_the_edit_here_and_not_in_a_graph(
     compiled = await run_compiled(app, edited(n=7), CONFIG)
     assert compiled.state.table == {"a": 7, "b": 0}
     assert compiled.state.n == local.state.n == 7
+
+
+class Sibling:
+    """A node that waits beside one that fails, and what became of it."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+        self.ended = ""
+
+    async def work(self, state: State) -> dict[str, Any]:
+        self.begun.set()
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.ended = "cancelled"
+            raise
+        self.ended = "done"
+        return {}
+
+    async def failing(self, state: State) -> dict[str, Any]:
+        await self.begun.wait()
+        msg = "a fails"
+        raise ValueError(msg)
+
+    def flow(self) -> Flow:
+        flow = Flow("beside", state=State).node("a", self.failing).node("b", self.work)
+        return flow.start("a", "b").end("a", "b")
+
+
+@pytest.mark.anyio
+async def test_siblings_of_a_node_that_fails_end_here_and_are_cancelled_in_a_graph(
+    sides: Sides,
+) -> None:
+    here, there = Sibling(), Sibling()
+    flow = here.flow()
+    running = asyncio.ensure_future(flow.run({}, executor=sides.process(flow).executor))
+    await here.begun.wait()
+    await asyncio.wait({running}, timeout=0.01)
+    assert not running.done()  # it waits for the sibling
+    here.may_end.set()
+    with pytest.raises(ValueError, match="a fails"):
+        await running
+    assert here.ended == "done"
+
+    app = sides.app(sides.process(there.flow()))
+    with pytest.raises(ValueError, match="a fails"):
+        await run_compiled(app, {}, CONFIG)
+    assert there.ended == "cancelled"
 
 
 @pytest.mark.anyio

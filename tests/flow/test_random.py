@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
 from itertools import cycle, islice
 
 import pytest
@@ -45,6 +47,10 @@ def both(plan: Plan) -> tuple[Seen, Seen]:
 @given(plans())
 def test_both_runners_show_the_same(plan: Plan) -> None:
     local, compiled = both(plan)
+    if local.status == "raised":
+        # A graph cancels the siblings of a node that fails; here they end: docs/flows.md.
+        assert not Counter(compiled.ran) - Counter(local.ran)
+        compiled = replace(compiled, ran=local.ran)
     assert local == compiled
 
 
