@@ -44,6 +44,10 @@ def _process_clock() -> int:
     return time.time_ns() // 1_000_000
 
 
+_compiled: dict[tuple[str, str], Statements] = {}
+"""What was compiled in this process, by dialect and paramstyle: it is the same for every store."""
+
+
 class Database(ABC):
     """One database and its engine, opened on first use.
 
@@ -116,7 +120,9 @@ class Database(ABC):
             )
             raise ConfigurationError(msg) from error
         self._driver_errors = (engine.dialect.loaded_dbapi.Error,)
-        self.sql = Statements(engine.dialect, made)
+        dialect = engine.dialect
+        kind = (dialect.name, dialect.paramstyle)
+        self.sql = _compiled.get(kind) or _compiled.setdefault(kind, Statements(dialect, made))
         self.engine = engine
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, column, inspect, select, table, text
+from sqlalchemy import Connection, Engine, column, insert, inspect, select, table, text
 
 from adapter.core.errors import ConfigurationError
 from adapter.stores.faults import SETTING
@@ -27,6 +27,11 @@ _PATIENCE = 60
 """Seconds that another process's migration is waited for."""
 
 _migrating = threading.Lock()
+
+_VERSION = table(VERSION_TABLE, column("version_num"))
+
+_made: tuple[str, ...] = ()
+"""What the migrations make of an empty SQLite database, once one was migrated in this process."""
 
 
 def use_wal(
@@ -70,9 +75,28 @@ def migrate_sqlite(engine: Engine) -> None:
         # Others may be at it: whoever comes first needs its time, and the rest find nothing to do.
         connection.exec_driver_sql(f"PRAGMA busy_timeout={_PATIENCE * 1000:d}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-        _upgrade(connection, None)
+        _make(connection)
         connection.commit()
         connection.invalidate()  # with its patience
+
+
+def _make(connection: Connection) -> None:
+    """Migrate; an empty database gets at once what the last empty one came to step by step."""
+    global _made  # noqa: PLW0603 - found once in a process
+    empty = not _statements(connection)
+    if empty and _made:
+        for statement in _made:
+            connection.exec_driver_sql(statement)
+        connection.execute(insert(_VERSION).values(version_num=HEAD))
+        return
+    _upgrade(connection, None)
+    if empty:
+        _made = _statements(connection)
+
+
+def _statements(connection: Connection) -> tuple[str, ...]:
+    found = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return tuple(found.scalars())
 
 
 def migrate_postgresql(engine: Engine, *, lock: int) -> None:

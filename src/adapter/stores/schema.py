@@ -7,6 +7,7 @@ revision on. A change here needs a new revision in ``migrations``; a test compar
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 from sqlalchemy import (
     BigInteger,
@@ -51,8 +52,9 @@ class Tables:
     audit_anchors: Table
 
 
+@cache
 def tables(schema: str | None = None) -> Tables:
-    """Build the tables.
+    """Build the tables, once in a process.
 
     Args:
         schema: PostgreSQL schema that holds them; None for SQLite.

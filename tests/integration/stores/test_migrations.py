@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
@@ -17,7 +20,7 @@ from tests.integration.stores.records import T, event
 
 import adapter.stores
 from adapter.core.chain import read_link
-from adapter.stores import open_store
+from adapter.stores import open_store, prepare
 from adapter.stores.prepare import HEAD
 from adapter.stores.schema import VERSION_TABLE, tables
 
@@ -81,6 +84,28 @@ def migrations() -> Config:
     config.set_main_option("script_location", str(folder))
     config.set_main_option("path_separator", "newline")
     return config
+
+
+async def test_a_second_file_of_a_process_is_made_as_the_first_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepare, "_made", ())
+    stepped, at_once = tmp_path / "1.db", tmp_path / "2.db"
+    with monkeypatch.context() as patched:
+        for path in (stepped, at_once):
+            store = open_store(f"sqlite:///{path}")
+            await store.prepare()
+            await store.aclose()
+            patched.setattr(prepare, "_upgrade", None)  # of no use any more
+
+    def made(path: Path) -> set[Any]:
+        with closing(sqlite3.connect(path)) as connection:
+            schema = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")
+            version = connection.execute(f"SELECT * FROM {VERSION_TABLE}")
+            return {*schema, *version}
+
+    assert made(stepped) == made(at_once)
+    assert (HEAD,) in made(at_once)
 
 
 def test_the_newest_revision_is_the_one_the_code_expects() -> None:

@@ -146,7 +146,7 @@ async def test_an_overtaken_question_is_a_refusal_that_the_model_may_read() -> N
 @pytest.mark.parametrize("made", [ONCE, AGAIN])
 async def test_a_first_call_whose_worker_is_lost_is_taken_over_or_in_doubt(made: Any) -> None:
     name = made[0].name
-    async with wired(made, lease=30) as kit:
+    async with wired(made, lease=30, cancel_grace=0.01) as kit:
         begun = asyncio.Event()
 
         def body(arguments: Any) -> Any:

@@ -60,6 +60,11 @@ class Waits:
         await asyncio.sleep(seconds)
 
 
+async def shortly(seconds: float) -> None:
+    """Wait for a neighbour that never comes as often as ever, and not as long."""
+    await asyncio.sleep(seconds / 20)
+
+
 def twice(tool: str, first: str = "a1", second: str = "a2", text: str = "x") -> Any:
     return ai(call(tool, first, text=text), call(tool, second, text=text))
 
@@ -140,7 +145,7 @@ async def test_the_same_gated_call_twice_is_one_question_and_one_effect(
 async def test_a_bad_answer_to_the_one_question_leaves_one_question(
     rooms: Rooms, end: FrontEnd
 ) -> None:
-    room = desk(rooms, end, ai(pay("p1"), pay("p2")), specs=specs())
+    room = desk(rooms, end, ai(pay("p1"), pay("p2")), specs=specs(), sleep=shortly)
     await room.say()
     (question,) = await room.asked()
     await room.resume({question.id: {"approved": True}})
@@ -360,7 +365,7 @@ async def test_a_copied_thread_is_another_run(rooms: Rooms, end: FrontEnd) -> No
 async def test_a_fork_within_the_turn_asks_where_nobody_answered_and_runs_once(
     rooms: Rooms, end: FrontEnd
 ) -> None:
-    room = desk(rooms, end, ai(pay("p1")), specs=specs())
+    room = desk(rooms, end, ai(pay("p1")), specs=specs(), sleep=shortly)
     await room.say()
     (question,) = await room.asked()
     history = [one async for one in room.agent.aget_state_history(room.config)]
