@@ -108,6 +108,7 @@ class AdapterSettings(BaseSettings):
     tool_calls_per_turn: int = Field(default=20, ge=1, le=10_000)
     tool_calls_per_thread: int | None = Field(default=None, ge=1)
     tool_calls_per_user: int | None = Field(default=None, ge=1)
+    refusals_per_turn: int = Field(default=5, ge=1, le=10_000)
     tokens_per_turn: int | None = Field(default=None, ge=1)
     tokens_per_thread: int | None = Field(default=None, ge=1)
     tokens_per_user: int | None = Field(default=None, ge=1)

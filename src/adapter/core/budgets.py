@@ -46,6 +46,8 @@ class Budgets:
         tokens_per_turn: Tokens in and out; per thread and user likewise.
         cost_per_turn: Dollars as a Decimal or text, kept in whole micro-dollars; per thread and
             user likewise. Needs ``prices``.
+        refusals_per_turn: How often in one user turn people may say no to the same call (one tool,
+            one set of arguments): then nobody is asked about it again. None asks for ever.
         tool_rate: Rate of tool calls of one user (without authentication: of the thread), a
             Rate or a text such as ``10/minute``.
         model_rate: Rate of model calls, likewise.
@@ -70,6 +72,7 @@ class Budgets:
     cost_per_turn: Decimal | str | int | None = None
     cost_per_thread: Decimal | str | int | None = None
     cost_per_user: Decimal | str | int | None = None
+    refusals_per_turn: int | None = 5
     tool_rate: Rate | str | None = None
     model_rate: Rate | str | None = None
     reserve_tokens: int = 1024
@@ -179,6 +182,18 @@ class Budgets:
             return counts
         own = () if rate is None else (window(f"rate:tool:{spec.name}", rate, mark),)
         return (*counts, *rated(self.tool_rate, ctx, "tool", mark), *own)
+
+    def refusals(self, ctx: CallContext, call: str) -> tuple[Charge, ...]:
+        """Return the charge of a person's no to a call; the call may be asked about while it fits.
+
+        Args:
+            ctx: Where; without turns and their messages nothing is counted.
+            call: Names the call by its tool and arguments.
+        """
+        limit = self.limit("refusals", "turn", ctx)
+        if limit is None or ctx.place.turnless or not ctx.place.turn_id:
+            return ()
+        return (Charge(scope=counter(ctx, "turn", f"refusals:{call}"), limit=limit),)
 
     def _tool_counts(self, ctx: CallContext, spec: ToolSpec) -> tuple[Charge, ...]:
         limits, place = spec.limits, ctx.place

@@ -73,6 +73,12 @@ def exceeded(scope: str) -> ModelVisibleError:
     """Return the error for a spent counter, in words the model can act on."""
     kind = scope.partition(":")[0]
     tool = scope.rpartition(":tool:")[2] if ":tool:" in scope else ""
+    if kind == "turn" and ":refusals:" in scope:
+        msg = (
+            "Not executed: people refused this same call too often to be asked again. Do not "
+            "repeat it; answer with what is known, or ask the user."
+        )
+        return BudgetExceeded(msg)
     if kind == "rate":
         what = f"calls of {tool}" if tool else scope.rpartition(":")[2].replace("_", " ")
         msg = f"Not executed: there were too many {what} within a short time. Try again later."

@@ -13,7 +13,13 @@ from adapter.core import programs
 from adapter.core.answers import Answer
 from adapter.core.approvals import ApprovalPort
 from adapter.core.confirming import Again
-from adapter.core.errors import ApprovalExpired, ConfigurationError, ModelVisibleError, PolicyDenied
+from adapter.core.errors import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ConfigurationError,
+    ModelVisibleError,
+    PolicyDenied,
+)
 from adapter.core.journal import Journal
 from adapter.core.ruling import MISSING
 from adapter.core.spec import ApprovalRule
@@ -79,9 +85,11 @@ class Order:
             raise ConfigurationError(msg)
         confirmer.check_place(work)
         async with port.turn():
-            charges = self.stages.ruling.charges(work)
+            ruling = self.stages.ruling
             try:
-                said = await confirmer.ask(work, rule, charges)
+                said = await confirmer.ask(
+                    work, rule, (*ruling.charges(work), *ruling.refusals(work))
+                )
                 if isinstance(said, CallRow):
                     return await self.stages.past.earlier(work, said)
                 if isinstance(said, Again):
@@ -95,7 +103,11 @@ class Order:
     async def _answered(self, work: Work, answer: Answer) -> Any:
         if answer.approves and answer.arguments is not None:
             return await self.stages.claimer.approved(work, answer, answer.arguments)
-        closed, result = await self.stages.decider.close(work, answer)
+        try:
+            closed, result = await self.stages.decider.close(work, answer)
+        except ApprovalDenied:
+            await self.stages.ruling.denied(work)
+            raise
         if closed:
             return result
         return await self.stages.past.earlier(work, await self.journal.store.get(work.identity.key))

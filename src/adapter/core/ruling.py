@@ -122,6 +122,16 @@ class Ruling:
             return charges
         return (*charges, *self.policy.charges(work.spec.name, work.identity.key))
 
+    def refusals(self, work: Work) -> tuple[Charge, ...]:
+        """Return what a person's no to this very call is counted in."""
+        return self.budgets.refusals(work.ctx, f"{work.spec.name}:{work.identity.arguments_digest}")
+
+    async def denied(self, work: Work) -> None:
+        """Count a person's no, so that the same call is not asked about for ever."""
+        charges = self.refusals(work)
+        if charges:
+            await self.journal.store.charge(charges)
+
     def stripped(self, work: Work) -> None:
         """Audit the names of arguments that were stripped, committed before anything runs."""
         if not self.strip:

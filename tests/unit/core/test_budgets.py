@@ -17,6 +17,7 @@ from adapter.core.usage import Usage
 from adapter.testing import make_context
 
 CTX = make_context()
+TURNLESS = replace(CTX, place=replace(CTX.place, turnless=True))
 BOB = make_context(user="bob")
 PRICES = {"m": {"input": "2", "cached_input": "0.5", "output": "8"}}
 
@@ -247,13 +248,33 @@ def test_a_spent_rate_is_another_error(scope: str, words: str) -> None:
     assert words in error.message
 
 
+def test_a_persons_noes_to_a_call_are_counted_in_its_turn() -> None:
+    (one,) = Budgets().refusals(CTX, "pay:d1")
+    assert (one.scope, one.limit) == ("turn:thread-1:turn-1:refusals:pay:d1", 5)
+    (other,) = Budgets(refusals_per_turn=2).refusals(CTX, "pay:d2")
+    assert (other.scope, other.limit) == ("turn:thread-1:turn-1:refusals:pay:d2", 2)
+
+
+@pytest.mark.parametrize(
+    ("ctx", "limit"), [(CTX, None), (make_context(turn_id=""), 5), (TURNLESS, 5)]
+)
+def test_noes_are_not_counted_without_a_limit_or_a_turn(ctx: Any, limit: int | None) -> None:
+    assert Budgets(refusals_per_turn=limit).refusals(ctx, "pay:d1") == ()
+
+
+def test_a_call_refused_too_often_is_told_not_to_be_repeated() -> None:
+    error = exceeded("turn:thread-1:turn-1:refusals:pay:d1")
+    assert isinstance(error, BudgetExceeded)
+    assert "too often" in error.message
+    assert "Do not repeat it" in error.message
+
+
 def test_a_call_in_no_turn_has_no_budget_of_a_turn() -> None:
-    place = replace(CTX.place, turnless=True)
     budgets = Budgets(tool_calls_per_turn=3, tool_calls_per_thread=9)
     spec = replace(WRITE[0], limits=Limits(per_turn=1, per_user=2))
-    found = scopes(budgets.tool_call(replace(CTX, place=place), spec))
+    found = scopes(budgets.tool_call(TURNLESS, spec))
     assert [limit for _, limit in found] == [9, 2]
-    assert "turn" not in str(budgets.named(replace(CTX, place=place)))
+    assert "turn" not in str(budgets.named(TURNLESS))
     assert [limit for _, limit in scopes(budgets.tool_call(CTX, spec))] == [9, 3, 1, 2]
 
 

@@ -164,15 +164,50 @@ async def test_hitl06_a_refusal_says_that_a_person_refused(rooms: Rooms, end: Fr
     assert "too much" in error["message"]
 
 
+def until_told(messages: list[BaseMessage]) -> AIMessage:
+    """Proposes the same call until its result says that nobody is asked any more."""
+    told = isinstance(messages[-1], ToolMessage) and "too often" in messages[-1].text
+    return AIMessage("as you wish") if told else stubborn(messages)
+
+
+@EVERYWHERE
+async def test_hitl06_the_same_call_is_asked_about_five_times_a_turn_and_no_more(
+    rooms: Rooms, end: FrontEnd
+) -> None:
+    room = desk(rooms, end, *[until_told] * 7, ai(pay("again")), ai(text="done"))
+    await room.say()
+    asked = await room.answered(["reject"] * 20, reason="no")
+    assert len(asked) == len(await room.events("decided")) == 5
+    assert len(await room.events("refused")) == 1
+    assert error_of((await room.results())["c5"])["kind"] == "BudgetExceeded"
+    assert room.ledger.paid == []
+    await room.say("now do it")  # another turn
+    await room.answered(["approve"])
+    assert room.ledger.paid == [100]
+
+
+@EVERYWHERE
+async def test_hitl06_other_arguments_are_asked_about_all_the_same(
+    rooms: Rooms, end: FrontEnd
+) -> None:
+    lines = [ai(pay(f"c{amount}", amount=amount)) for amount in (1, 2, 3, 3)]
+    budgets = Budgets(refusals_per_turn=1)
+    room = desk(rooms, end, *lines, ai(text="done"), budgets=budgets)
+    await room.say()
+    asked = await room.answered(["reject", "reject", "approve"], reason="no")
+    assert len(asked) == 4
+    assert sorted(room.ledger.paid) == [3, 3]
+
+
 @over("middleware")
 async def test_hitl06_a_model_that_does_not_listen_is_stopped_by_its_budget(
     rooms: Rooms, end: FrontEnd
 ) -> None:
     """Of model calls, which are the middleware's; a hand-built graph has the host's limit."""
-    room = desk(rooms, end, *[stubborn] * 9, budgets=Budgets(model_calls_per_turn=6))
+    room = desk(rooms, end, *[stubborn] * 9, budgets=Budgets(model_calls_per_turn=4))
     await room.say()
     asked = await room.answered(["reject"] * 20, reason="no")
-    assert len(asked) == 5  # the sixth answer of the model is not asked for
-    assert len(await room.events("decided")) == 5
+    assert len(asked) == 3  # the fourth answer of the model is not asked for
+    assert len(await room.events("decided")) == 3
     assert room.ledger.paid == []
     await room.results()
