@@ -75,6 +75,7 @@ def measure(uri: str, sync: str, what: str, writers: int, total: int) -> float:
 async def verify(uri: str) -> tuple[int, float]:
     """Verify every chain as `adapter audit verify` does; return links and seconds."""
     store = open_store(uri)
+    await store.prepare()
     count = 0
     began = time.perf_counter()
     for thread_id in await all_threads(store, {}):

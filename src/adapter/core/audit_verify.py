@@ -48,7 +48,9 @@ class ChainVerifier:
         self._linked = True
         self._gaps: list[tuple[int, int]] = []
         self._gapped = False
+        # By what follows "run_id": in a line: the run's id, and what comes after it.
         self._runs: dict[bytes, int] = {}
+        self._run = b""
         name = json.dumps(thread_id, ensure_ascii=False)
         self._ending = f'","thread_id":{name},"tool":'.encode(errors="surrogatepass")
 
@@ -80,16 +82,21 @@ class ChainVerifier:
             start = f',"id":"{event_id}","kind":"{kind}","run_id":"'.encode(errors="surrogatepass")
             # Only plain text follows in a canonical body, so the last place is the real one.
             at = line.rfind(start)
-            cut = line.find(self._ending, at)
-            run = line[at + len(start) : cut]
+            run = self._run  # most links continue the run of the one before
+            cut = at + len(start)
+            if not (run and line.startswith(run, cut)):
+                found = line.find(self._ending, cut)
+                run = line[cut : found + len(self._ending)] if found >= cut else b""
             number = self._runs.get(run, 0) + 1
             end = b',"prev":"%b","run_seq":%d,"seq":%d}' % (self.hash.encode(), number, seq)
             if (
-                cut > at >= 0
+                at >= 0
+                and run
                 and line.endswith(end)
                 and line.startswith(b'{"body":{')
                 and sha256(DOMAIN + line).hexdigest() == stored
             ):
+                self._run = run
                 self._runs[run] = number
                 self.last, self.hash = seq, stored
                 return []
@@ -202,7 +209,8 @@ class ChainVerifier:
 
     def _continues(self, run_id: str, run_seq: int) -> bool:
         """Tell whether a link has the number that is next in its run, and remember it."""
-        run = json.dumps(run_id, ensure_ascii=False)[1:-1].encode(errors="surrogatepass")
+        text = json.dumps(run_id, ensure_ascii=False)[1:-1]
+        run = text.encode(errors="surrogatepass") + self._ending
         seen = self._runs.get(run)
         self._runs[run] = run_seq
         if self._gapped or (seen is None and self._anchor is not None):
