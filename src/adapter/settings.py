@@ -102,6 +102,8 @@ class AdapterSettings(BaseSettings):
     sqlite_sync: Literal["NORMAL", "FULL"] = "NORMAL"
     prices: str | None = None
     allow_anonymous: bool = False
+    self_approval: bool = False
+    relayed_answers: bool = True
     model_calls_per_turn: int = Field(default=10, ge=1, le=10_000)
     model_calls_per_thread: int | None = Field(default=None, ge=1)
     model_calls_per_user: int | None = Field(default=None, ge=1)

@@ -136,6 +136,8 @@ def build_parts(settings: AgentSettings) -> Parts:
         "approval_ttl": settings.approval_ttl,
         "lease": settings.lease,
         "cancel_grace": settings.cancel_grace,
+        "self_approval": settings.self_approval,
+        "relayed_answers": settings.relayed_answers,
     }
     executor = Executor(registry_of(tools, SPECS), **shared)
     return Parts(

@@ -35,6 +35,7 @@ class Asker:
         audience: Id of this installation inside every binding; None takes the store's.
         ttl: Seconds a request stays open unless its rule says otherwise.
         self_approval: Whether a call's authenticated requester may approve it.
+        relayed_answers: Whether others may bring what was signed with a shared key.
         clock: Milliseconds since the epoch.
     """
 
@@ -45,6 +46,7 @@ class Asker:
     audience: str | None
     ttl: float
     self_approval: bool
+    relayed_answers: bool
     clock: Callable[[], int]
     _audience: str | None = field(default=None, init=False)
 
@@ -78,7 +80,7 @@ class Asker:
             return await self._refused(work, refusal)
 
         while True:
-            people = await self._people(rule, row)
+            people = await self._people(rule, row, work.ctx.user)
             question = self.words.build(work, rule, row, audience, people)
             answer = await self.port.decide(question, refused)
             if row.quorum_need == 1 or not answer.approves:
@@ -92,8 +94,12 @@ class Asker:
                 return answer
             row = await self._vote(work, row, answer)
 
-    async def _people(self, rule: ApprovalRule, row: CallRow) -> People:
-        people = People(roles=rule.roles, excluded=None if self.self_approval else row.requester)
+    async def _people(self, rule: ApprovalRule, row: CallRow, user: str | None) -> People:
+        people = People(
+            roles=rule.roles,
+            excluded=None if self.self_approval else row.requester,
+            signed_in=None if self.relayed_answers or not self.port.in_graph else user,
+        )
         if row.quorum_need == 1:
             return people
         votes = await self.journal.store.votes(row.key)

@@ -51,6 +51,7 @@ class Executor:
         lease: float = 30.0,
         cancel_grace: float = 10.0,
         self_approval: bool = False,
+        relayed_answers: bool = True,
         before_tool: Sequence[Hook] = (),
         after_tool: Sequence[Hook] = (),
         ghost: Ghost = "refuse",
@@ -73,6 +74,8 @@ class Executor:
             lease: Seconds a claim is valid unless renewed.
             cancel_grace: Seconds a cancelled call may go on before it is in doubt.
             self_approval: Whether the authenticated requester of a call may approve it.
+            relayed_answers: Whether an authenticated user may bring what another signed with a key
+                that is nobody's own; without, such a key signs in the user's own name only.
             before_tool: Awaited before the claim; a failure keeps the answer.
             after_tool: Awaited after the outcome is recorded.
             ghost: What happens to undeclared arguments where the policy does not say.
@@ -118,6 +121,7 @@ class Executor:
             audience=audience,
             ttl=approval_ttl,
             self_approval=self_approval,
+            relayed_answers=relayed_answers,
             grace=cancel_grace,
             before=before_tool,
             after=after_tool,

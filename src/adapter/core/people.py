@@ -26,26 +26,35 @@ class People:
     Attributes:
         roles: A reviewer needs one of these; empty for any reviewer.
         excluded: The requester, where they may not approve their own call.
+        signed_in: The authenticated user who brings the answer, where nobody may bring another's.
         votes: Votes that still count.
     """
 
     roles: tuple[str, ...] = ()
     excluded: str | None = None
+    signed_in: str | None = None
     votes: tuple[Vote, ...] = ()
 
     def check(self, keys: KeyRing, reviewer: str, kid: str, *, approves: bool) -> None:
         """Judge a reviewer. Who voted may still say no: a no ends the question at any time.
 
         Raises:
-            InvalidAnswer: No role, the requester, or a second vote. That the key speaks for this
-                person was judged with its signature.
+            InvalidAnswer: No role, the requester, a second vote, or another name than the user's
+                under a key that is nobody's own. That a person's own key speaks for this person
+                was judged with its signature.
         """
         if (
             not self.has_role(keys, reviewer, kid)
+            or self._borrows(keys, reviewer, kid)
             or (self.excluded is not None and reviewer == self.excluded)
             or (approves and any(vote.reviewer == reviewer for vote in self.votes))
         ):
             raise InvalidAnswer(INVALID)
+
+    def _borrows(self, keys: KeyRing, reviewer: str, kid: str) -> bool:
+        """Tell whether a signed-in user uses a shared key in another's name."""
+        shared = keys.reviewer_of(kid) is None
+        return shared and self.signed_in is not None and reviewer != self.signed_in
 
     def has_role(self, keys: KeyRing, reviewer: str, kid: str) -> bool:
         """Tell whether a reviewer has one of the roles."""

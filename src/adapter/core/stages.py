@@ -60,6 +60,7 @@ class Stages:
         audience: str | None,
         ttl: float,
         self_approval: bool,
+        relayed_answers: bool,
         grace: float,
         before: Sequence[Hook],
         after: Sequence[Hook],
@@ -79,6 +80,7 @@ class Stages:
             audience: Id of this installation in every binding; None takes the store's own.
             ttl: Seconds a request stays open.
             self_approval: Whether the authenticated requester of a call may approve it.
+            relayed_answers: Whether others may bring what was signed with a shared key.
             grace: Seconds a cancelled call may go on before it is in doubt.
             before: Awaited before the claim.
             after: Awaited after the outcome is recorded.
@@ -103,6 +105,7 @@ class Stages:
                 audience=audience,
                 ttl=ttl,
                 self_approval=self_approval,
+                relayed_answers=relayed_answers,
                 clock=clock,
             )
         ruling = Ruling(

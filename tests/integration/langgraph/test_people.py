@@ -326,28 +326,77 @@ async def test_a_role_lost_before_the_second_vote_takes_the_first_with_it(rooms:
 # --------------------------------------------------------------------------- the requester
 
 
+class SignedIn:
+    """Whom the server's runtime says a run is authenticated as."""
+
+    user = "ann"
+
+
 @pytest.fixture
-def signed_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every run is authenticated as ann, as the server's runtime would say."""
+def signed_in(monkeypatch: pytest.MonkeyPatch) -> SignedIn:
+    made = SignedIn()
     for module in (calls, turns):
         real = module.surroundings
 
         def authenticated(*args: Any, _real: Any = real, **named: Any) -> Any:
-            return replace(_real(*args, **named), user="ann")
+            return replace(_real(*args, **named), user=made.user)
 
         monkeypatch.setattr(module, "surroundings", authenticated)
+    return made
 
 
-@pytest.mark.usefixtures("signed_in")
 @pytest.mark.parametrize("rule", [ONE, TWO], ids=["one", "two"])
-async def test_the_requester_may_not_approve(rooms: Rooms, rule: ApprovalRule) -> None:
+async def test_the_requester_may_not_approve(
+    rooms: Rooms, rule: ApprovalRule, signed_in: SignedIn
+) -> None:
     room = office(rooms, rule=rule)
     await room.say()
     await refused(room, "ann")
+    signed_in.user = "rita"
     await vote(room, "rita")
     if rule.quorum > 1:
+        signed_in.user = "ann"
         await refused(room, "ann")
+        signed_in.user = "sam"
         await vote(room, "sam")
+    assert room.ledger.paid == [100]
+
+
+@pytest.mark.usefixtures("signed_in")
+async def test_a15_an_answer_may_be_brought_by_another_unless_the_installation_says_so(
+    rooms: Rooms,
+) -> None:
+    room = office(rooms, rule=ONE)
+    await room.say()
+    await vote(room, "rita")
+    assert room.ledger.paid == [100]
+
+
+async def test_a15_a_shared_key_signs_in_no_other_name_than_the_signed_in_users(
+    rooms: Rooms, signed_in: SignedIn
+) -> None:
+    """Else one person who holds it could approve their own call, or be a quorum alone."""
+    room = office(rooms, rule=TWO, relayed_answers=False)
+    await room.say()
+    await refused(room, "rita")
+    signed_in.user = "rita"
+    await vote(room, "rita")
+    await refused(room, "sam")
+    assert room.ledger.paid == []
+    signed_in.user = "sam"
+    await vote(room, "sam")
+    assert room.ledger.paid == [100]
+
+
+async def test_a15_what_somebody_signed_with_their_own_key_may_be_brought_by_another(
+    rooms: Rooms, signed_in: SignedIn
+) -> None:
+    secret = bytes(range(3, 35))
+    own = Key(kid="own", purpose="decision", secret=secret, created_at=3, reviewer="rita")
+    room = office(rooms, rule=ONE, keys=KEYS.changed([own]), relayed_answers=False)
+    await room.say()
+    signed_in.user = "relay"
+    await vote(room, "rita")
     assert room.ledger.paid == [100]
 
 
