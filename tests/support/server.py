@@ -40,7 +40,9 @@ def free_port() -> int:
 class Server:
     """One server, started as scripts/dev.py does: no browser, no --allow-blocking, a free port."""
 
-    def __init__(self, folder: Path, *, graph: str | None = None, **env: str) -> None:
+    def __init__(
+        self, folder: Path, *, graph: str | None = None, auth: str | None = None, **env: str
+    ) -> None:
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "server.log"
@@ -54,6 +56,8 @@ class Server:
             graphs = {name: f"{ROOT / place}" for name, place in config["graphs"].items()}
         # No env file: the checkout's .env may hold a person's own settings.
         config |= {"graphs": graphs, "dependencies": ["."], "env": {}}
+        if auth is not None:
+            config["auth"] = {"path": auth}
         (folder / "langgraph.json").write_text(json.dumps(config), "utf-8")
 
     @property
