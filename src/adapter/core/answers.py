@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from adapter.core.canonical import canonical_bytes
 from adapter.core.decisions import INVALID, ApprovalDecision
 from adapter.core.errors import InvalidAnswer, ModelVisibleError
 from adapter.core.keys import KeyRing
@@ -75,9 +76,39 @@ def completed(edited: JsonObject, bound: JsonObject, masks: tuple[str, ...]) -> 
     same = {
         name: bound[name]
         for name, value in edited.items()
-        if name in bound and value == shown[name] and value != bound[name]
+        if name in bound and _same(value, shown[name]) and not _same(value, bound[name])
     }
     return edited | same | kept
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Compare as JSON: for Python True is 1, and 1 is 1.0."""
+    try:
+        return one == other and canonical_bytes(one) == canonical_bytes(other)
+    except ValueError:
+        return False
+
+
+def fills_in(made: Any, signed: Any, shown: Any) -> bool:
+    """Tell whether an edit leaves something out that would run with a value nobody was shown.
+
+    Args:
+        made: What the edit came to: the tool's schema fills in what is left out.
+        signed: The edit.
+        shown: What the reviewer was asked about.
+    """
+    if isinstance(made, dict) and isinstance(signed, dict):
+        known = shown if isinstance(shown, dict) else {}
+        return any(
+            fills_in(value, signed[name], known.get(name))
+            if name in signed
+            else name not in known or not _same(value, known[name])
+            for name, value in made.items()
+        )
+    if isinstance(made, list) and isinstance(signed, list):
+        same = isinstance(shown, list) and len(shown) == len(made)
+        return any(map(fills_in, made, signed, shown if same else [None] * len(made)))
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +208,12 @@ class AnswerCheck:
             raise InvalidAnswer(INVALID)
         wanted = completed(decision.edited_args, self.arguments, self.masks)
         try:
-            return self.edit(wanted)
+            made = self.edit(wanted)
         except ModelVisibleError as error:
             if before:
                 # Judged when it was accepted; whether it may still run is decided at the claim.
                 return wanted
             raise InvalidAnswer(INVALID) from error
+        if not before and fills_in(made, wanted, self.arguments):
+            raise InvalidAnswer(INVALID)
+        return made

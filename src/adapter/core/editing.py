@@ -85,7 +85,24 @@ def faults_of(request: Mapping[str, Any], edited: JsonObject) -> list[str]:
         errors = list(package.Draft202012Validator(judged, registry=registry).iter_errors(new))
     except unsound:  # the server judges by the schema that it has
         return []
-    return list(dict.fromkeys(fault for error in errors for fault in _faults(error, unknown)))
+    left_out = [] if gate else _left_out(schema, shown, edited, masked)
+    found = [*(fault for error in errors for fault in _faults(error, unknown)), *left_out]
+    return list(dict.fromkeys(found))
+
+
+def _left_out(
+    schema: Mapping[str, Any],
+    shown: Mapping[str, Any],
+    edited: JsonObject,
+    masked: set[str],
+) -> Iterator[str]:
+    """Yield what was shown, is not in the edit, and would run with another value than shown."""
+    for name in shown:
+        known = schema["properties"].get(name)
+        if name in edited or name in masked or name in schema.get("required", ()):
+            continue
+        if not (isinstance(known, Mapping) and _as_shown(known.get("default"), shown, name)):
+            yield f"{name}: missing"
 
 
 def _as_shown(value: Any, shown: Mapping[str, Any], name: str) -> bool:

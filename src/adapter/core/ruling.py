@@ -22,7 +22,7 @@ from adapter.core.errors import (
     PolicyDenied,
     ToolUsageError,
 )
-from adapter.core.journal import Journal, error_outcome
+from adapter.core.journal import Journal, arguments_digest, error_outcome
 from adapter.core.past import Past
 from adapter.core.policy import Decision, Escalation, Policy, decide
 from adapter.core.redaction import mask_arguments
@@ -123,8 +123,11 @@ class Ruling:
         return (*charges, *self.policy.charges(work.spec.name, work.identity.key))
 
     def refusals(self, work: Work) -> tuple[Charge, ...]:
-        """Return what a person's no to this very call is counted in."""
-        return self.budgets.refusals(work.ctx, f"{work.spec.name}:{work.identity.arguments_digest}")
+        """Return what a person's no to this very call, however it is spelt, is counted in."""
+        digest = work.identity.arguments_digest
+        if not work.spec.masks:
+            digest = arguments_digest(work.arguments, None)
+        return self.budgets.refusals(work.ctx, f"{work.spec.name}:{digest}")
 
     async def denied(self, work: Work) -> None:
         """Count a person's no, so that the same call is not asked about for ever."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from adapter.core.answers import Answer, AnswerCheck
+from adapter.core.answers import Answer, AnswerCheck, completed
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import InvalidAnswer, PolicyDenied
 from adapter.core.keys import KeyRing
@@ -18,14 +18,15 @@ from adapter.core.types import JsonObject
 KEYS = KeyRing.from_secret(bytes(range(32)))
 REVOKED = KeyRing(replace(key, revoked_at=1) for key in KEYS._keys)
 NOW = 1_800_000_000_000
-ARGUMENTS = {"to": "bob", "amount": 5, "card": "4000"}
+ARGUMENTS = {"to": "bob", "note": "hi", "card": "4000", "parts": [{"name": "a", "size": 1}]}
 YES = ApprovalDecision(approved=True)
 
 
 def edit(arguments: JsonObject) -> JsonObject:
     if arguments["to"] == "eve":
         raise PolicyDenied("not to eve")
-    return arguments | {"valid": True}
+    filled = {"note": "hi", **arguments, "to": arguments["to"].strip()}
+    return {**filled, "parts": [{"size": 1, **part} for part in arguments.get("parts", [])]}
 
 
 CHECK = AnswerCheck(
@@ -103,8 +104,43 @@ def test_an_answer_counts_until_its_last_millisecond() -> None:
 
 
 def test_an_edit_runs_as_validated_with_the_bound_masked_arguments() -> None:
-    answer = CHECK.check(signed(ApprovalDecision(edited_args={"to": "ann"})), saved=False)
-    assert answer.arguments == {"to": "ann", "card": "4000", "valid": True}
+    given: JsonObject = {"to": " ann", "note": "so", "parts": []}
+    answer = CHECK.check(signed(ApprovalDecision(edited_args=given)), saved=False)
+    assert answer.arguments == {"to": "ann", "note": "so", "card": "4000", "parts": []}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"to": "ann", "parts": []},
+        {"to": "ann", "note": "so", "parts": [{"name": "b"}]},
+        {"to": "ann", "note": "so", "parts": [{"name": "b"}, {"name": "c", "size": 2}]},
+    ],
+    ids=["an argument", "inside an item", "inside one of other items"],
+)
+def test_what_an_edit_leaves_out_may_not_run_with_a_value_nobody_was_shown(given: Any) -> None:
+    check = replace(
+        CHECK, arguments={**ARGUMENTS, "note": "bye", "parts": [{"name": "a", "size": 7}]}
+    )
+    refused(signed(ApprovalDecision(edited_args=given)), check)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"to": "ann", "parts": []}, {"to": "ann", "note": "so", "parts": [{"name": "b"}]}],
+    ids=["an argument", "inside an item"],
+)
+def test_what_an_edit_leaves_out_may_run_as_it_was_shown(given: Any) -> None:
+    answer = CHECK.check(signed(ApprovalDecision(edited_args=given)), saved=False)
+    assert answer.arguments == edit(given | {"card": "4000"})
+
+
+def test_only_what_is_given_back_exactly_as_it_was_shown_stands_for_the_real_value() -> None:
+    bound: JsonObject = {"to": "ann", "login": {"dry": 0, "password": "s3cret"}}
+    shown = {"dry": 0, "password": "***"}
+    assert completed({"to": "ann", "login": shown}, bound, ()) == bound
+    other = {"to": "ann", "login": {**shown, "dry": False}}
+    assert repr(completed(other, bound, ())) == repr(other)
 
 
 def test_a_masked_argument_cannot_be_edited() -> None:

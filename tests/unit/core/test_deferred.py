@@ -307,3 +307,35 @@ async def test_keys_come_from_a_secret_a_ring_or_nowhere() -> None:
         port.discard_used(row)
         port.revisit(row)
         port.leave(port.enter())
+
+
+async def test_two_of_the_same_call_wait_for_one_decision_and_run_once() -> None:
+    kit, port = deferred(tool("send", gated=True, once_per_run=True))
+    beside = replace(CALL, id="call-2")
+    async with kit:
+        row = await pending(kit)
+        with pytest.raises(ApprovalPending):
+            await run(kit, beside)
+        assert [one.key for one in await port.pending()] == [row.key]
+        assert kit.runs == []
+        await port.record(row, YES)
+        made = await run(kit, run_id="run-2")
+        assert await run(kit, beside, run_id="run-2") == made
+        assert len(kit.runs) == 1
+
+
+async def test_the_same_call_goes_on_for_one_whose_tool_paused_under_its_used_decision() -> None:
+    kit, port = deferred(tool("send", gated=True, once_per_run=True))
+    effects: list[Any] = []
+
+    def pause(_arguments: Any) -> None:
+        raise Paused({})
+
+    async with kit:
+        await port.record(await pending(kit), YES)
+        with pytest.raises(Paused):
+            await run(kit, body=pause)
+        beside = replace(CALL, id="call-2")
+        made = await run(kit, beside, run_id="run-2", body=effects.append)
+        assert await run(kit, run_id="run-2") == made
+        assert [one["to"] for one in effects] == ["bob"]

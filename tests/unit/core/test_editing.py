@@ -43,6 +43,25 @@ def test_each_fault_is_named(edited: dict[str, Any], fault: str) -> None:
 @pytest.mark.parametrize(
     ("edited", "faults"),
     [
+        ({}, ["note: missing", "made: missing"]),
+        ({"note": "a", "made": 1}, []),
+        ({"made": 2}, ["note: missing"]),
+    ],
+)
+def test_what_would_run_with_another_value_than_shown_is_missing(
+    edited: dict[str, Any], faults: list[str]
+) -> None:
+    """``fast`` was shown as its default, which is what it falls back to."""
+    text = {"type": "string", "default": "hi"}
+    fast = {"type": "boolean", "default": False}
+    properties = {"note": text, "made": {"type": "integer"}, "fast": fast}
+    shown = {"note": "bye", "made": 2, "fast": False}
+    assert faults_of({"schema": {"properties": properties}, "arguments": shown}, edited) == faults
+
+
+@pytest.mark.parametrize(
+    ("edited", "faults"),
+    [
         ({"cents": True}, ["cents: must be of type integer"]),
         ({"cents": 1}, []),
         ({"cents": 1.0}, []),  # a database may have given it back so
@@ -167,3 +186,32 @@ def test_arguments_of_one_type_are_taken_by_any_name() -> None:
     request = {"schema": {"properties": {}, "additionalProperties": {"type": "integer"}}}
     assert faults_of(request, {"a": 1}) == []
     assert faults_of(request, {"a": "b"}) == ["a: must be of type integer"]
+
+
+@pytest.mark.parametrize(
+    ("edited", "faults"),
+    [
+        ({"n": 2.0**60}, []),  # given back as it was shown
+        ({"n": 2**60}, ["n: maximum is 5"]),  # the same number, and none that JSON keeps exact
+    ],
+)
+def test_a_number_that_has_no_canonical_form_is_not_as_it_was_shown(
+    edited: dict[str, Any], faults: list[str]
+) -> None:
+    schema = {"properties": {"n": {"type": "number", "maximum": 5}}}
+    assert faults_of({"schema": schema, "arguments": {"n": 2.0**60}}, edited) == faults
+
+
+@pytest.mark.parametrize(
+    ("edited", "faults"),
+    [
+        ({"code": "A-1"}, []),
+        ({"code": "secret-1"}, ["code: does not keep pattern"]),
+        ({"tags": ["a", "a"]}, ["tags: does not keep uniqueItems"]),
+    ],
+)
+def test_any_other_rule_is_named_without_its_words(
+    edited: dict[str, Any], faults: list[str]
+) -> None:
+    rules = {"code": {"pattern": "^A-"}, "tags": {"uniqueItems": True}}
+    assert faults_of({"schema": {"properties": rules}, "arguments": {}}, edited) == faults

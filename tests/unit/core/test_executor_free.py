@@ -22,6 +22,7 @@ from tests.unit.core.kit import (
 )
 from typing_extensions import override
 
+from adapter.core.admitting import Admitter
 from adapter.core.budgets import Budgets
 from adapter.core.errors import (
     AdapterError,
@@ -66,18 +67,32 @@ async def test_a_bad_call_is_refused_audited_and_free(call: Any, made: type[Adap
         assert await used(kit) == 0
 
 
-async def test_an_executor_that_admits_everything_still_runs_no_unknown_tool() -> None:
-    class Careless(Executor):
+async def test_where_everything_is_admitted_still_no_unknown_tool_runs() -> None:
+    class Careless(Admitter):
         @override
         def admit(self, batch: Batch) -> Admission:
             return Admission(arguments={call.id: call.arguments for call in batch.calls})
 
     async with wired(WRITE) as kit:
-        careless = Careless(kit.registry, store=kit.store, approval=kit.port)
+        stage = Careless(
+            registry=kit.registry, journal=kit.executor.journal, port=kit.port, strip=False
+        )
         call = make_call("nothing")
-        with pytest.raises(UnknownTool):
-            await careless.run(call, FIRST, kit.invocation(call))
-        assert kit.runs == []
+        with pytest.raises(UnknownTool, match="nothing"):
+            await stage.work(call, FIRST, kit.invocation(call), None)
+        assert (await stage.work(CALL, FIRST, kit.invocation(CALL), None)).spec.name == "write"
+
+
+async def test_a_known_tool_that_nothing_leads_to_does_not_run() -> None:
+    async with wired(WRITE) as kit:
+        stage = Admitter(
+            registry=kit.registry, journal=kit.executor.journal, port=kit.port, strip=False
+        )
+        with pytest.raises(UnknownTool, match="write"):
+            await stage.work(CALL, FIRST, None, None)
+        work = await stage.work(CALL, FIRST, kit.invocation(CALL), None)
+        assert (work.spec.name, work.arguments["to"]) == ("write", "bob")
+        assert await kit.store.of_message("thread-1", "message-1") == ()
 
 
 async def test_arguments_admitted_before_are_not_validated_again() -> None:
@@ -195,6 +210,39 @@ async def test_a_read_only_call_runs_again_and_is_counted_once() -> None:
         assert await kit.store.of_message("thread-1", "message-1") == ()
         assert (await kinds(kit)).count("started") == 1
         assert "succeeded" in await kinds(kit)
+
+
+async def test_hooks_are_told_before_and_after_a_read_only_call_that_ran() -> None:
+    told: list[str] = []
+
+    async def before(call: Any, _ctx: Any) -> None:
+        told.append(f"before {call.id}")
+
+    async def after(call: Any, _ctx: Any) -> None:
+        told.append(f"after {call.id}")
+
+    def body(_: Any) -> str:
+        told.append("ran")
+        return "seen"
+
+    budgets = Budgets(tool_calls_per_turn=1)
+    async with wired(LOOK, budgets=budgets, before_tool=[before], after_tool=[after]) as kit:
+        assert await kit.run(LOOKING, body=body) == "seen"
+        assert told == ["before call-1", "ran", "after call-1"]
+        with pytest.raises(BudgetExceeded):
+            await kit.run(make_call("look", id="c2"), body=body)
+        assert told[3:] == ["before c2"]
+
+
+async def test_a_failing_hook_keeps_a_read_only_call_from_running() -> None:
+    async def before(_call: Any, _ctx: Any) -> None:
+        raise RuntimeError("not now")
+
+    async with wired(LOOK, before_tool=[before]) as kit:
+        with pytest.raises(RuntimeError, match="not now"):
+            await kit.run(LOOKING)
+        assert kit.runs == []
+        assert await used(kit) == 0
 
 
 async def test_a_read_only_call_past_the_budget_does_not_run() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.core.kit import NO, YES, events
 
+from adapter.core.answers import Answer
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.deferred import DeferredApproval
 from adapter.core.errors import (
@@ -460,3 +461,116 @@ async def test_nobody_says_from_outside_what_a_gated_node_came_to(works: Works) 
     with pytest.raises(asyncio.CancelledError):
         await running
     assert await works.gate(run="run-2") == {"placed": None}
+
+
+async def test_an_answer_without_a_decision_opens_nothing(works: Works) -> None:
+    async def undecided(_question: Any, _refused: Any) -> Answer:
+        return Answer(digest="0" * 64)
+
+    decide, works.port.decide = works.port.decide, undecided  # type: ignore[method-assign, assignment]
+    with pytest.raises(ConfigurationError, match="without a decision"):
+        await works.gate()
+    assert works.ran == []
+    works.port.decide = decide  # type: ignore[method-assign]
+    assert await works.gate(YES, run="run-2") == {"placed": None}
+
+
+async def _overtaken(works: Works, quicker: ApprovalDecision) -> Any:
+    """Refuse at a gate while another process's reviewer is just quicker."""
+    port = ScriptedPort(works.keys, clock=works.clock, reviewer="olga")
+    other, decide = works.process(port), works.port.decide
+
+    async def slow(question: Any, refused: Any) -> Answer:
+        answer = await decide(question, refused)
+        port.resume(quicker)
+        await _outcome(other.gate(GATE, make_context(run_id="run-2"), behind))
+        return answer
+
+    async def behind(edited: JsonObject | None) -> Any:
+        works.ran.append(edited)
+        return {"placed": "by the other"}
+
+    works.port.decide = slow  # type: ignore[method-assign]
+    return await _outcome(works.gate(NO))
+
+
+async def test_a_refusal_after_anothers_approval_changes_nothing(works: Works) -> None:
+    assert await _overtaken(works, YES) == {"placed": "by the other"}
+    assert works.ran == [None]
+    assert (await works.row()).status is CallStatus.SUCCEEDED
+    assert (await works.row()).decision["reviewer"] == "olga"
+
+
+async def test_of_two_refusals_the_first_one_stands(works: Works) -> None:
+    late = await _overtaken(works, ApprovalDecision(approved=False, reason="sold out"))
+    assert isinstance(late, ApprovalDenied)
+    assert "sold out" in late.message
+    assert works.ran == []
+    assert (await works.kinds()).count("decided") == 1
+
+
+@dataclass
+class Held:
+    """Holds the next claim of a store until it is let go."""
+
+    works: Works
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        store: Any = self.works.store
+        claim = store.claim
+
+        async def held(given: Any) -> Any:
+            store.claim = claim
+            self.reached.set()
+            await self.go.wait()
+            return await claim(given)
+
+        store.claim = held
+
+    async def cancel(self, running: asyncio.Future[Any]) -> None:
+        """Cancel a run whose claim is on its way."""
+        await self.reached.wait()
+        running.cancel()
+        await asyncio.sleep(0)
+        self.go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_cancelled_on_the_way_through_its_gate_it_goes_on_in_the_next_run(
+    works: Works,
+) -> None:
+    held = Held(works)
+    await held.cancel(asyncio.ensure_future(works.gate(EDIT)))
+    assert works.ran == []
+    assert (await works.row()).status is CallStatus.SUSPENDED
+    assert await works.gate(run="run-2") == {"placed": {"total": 7}}
+    assert len(works.port.questions) == 1
+
+
+async def test_cancelled_at_a_gate_that_is_shut_meanwhile_it_stays_shut(works: Works) -> None:
+    held = Held(works)
+    running = asyncio.ensure_future(works.gate(YES))
+    await held.reached.wait()
+    works.clock.advance(61)
+    await held.cancel(running)
+    assert (await works.row()).status is CallStatus.EXPIRED
+    with pytest.raises(ApprovalExpired):
+        await works.gate(run="run-2")
+    assert works.ran == []
+
+
+async def test_an_answer_whose_question_runs_out_before_the_claim_comes_too_late(
+    works: Works,
+) -> None:
+    held = Held(works)
+    running = asyncio.ensure_future(works.gate(YES))
+    await held.reached.wait()
+    works.clock.advance(61)
+    held.go.set()
+    with pytest.raises(ApprovalExpired):
+        await running
+    assert works.ran == []
+    assert (await works.kinds()).count("expired") == 1

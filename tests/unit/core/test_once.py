@@ -17,6 +17,7 @@ from adapter.core.errors import (
     PolicyDenied,
     ToolError,
 )
+from adapter.core.executor import Executor
 from adapter.core.journal import identify
 from adapter.core.keys import KeyRing
 from adapter.core.types import CallStatus, Effects
@@ -147,7 +148,11 @@ async def test_an_overtaken_question_is_a_refusal_that_the_model_may_read() -> N
 async def test_a_first_call_whose_worker_is_lost_is_taken_over_or_in_doubt(made: Any) -> None:
     name = made[0].name
     async with wired(made, lease=30, cancel_grace=0.01) as kit:
-        begun = asyncio.Event()
+        begun, waits = asyncio.Event(), asyncio.Event()
+
+        async def sleep(_seconds: float) -> None:
+            waits.set()
+            await asyncio.sleep(0)
 
         def body(arguments: Any) -> Any:
             begun.set()
@@ -155,9 +160,8 @@ async def test_a_first_call_whose_worker_is_lost_is_taken_over_or_in_doubt(made:
 
         lost = asyncio.create_task(kit.run(first(name), body=body))
         await asyncio.wait_for(begun.wait(), 10)
-        other = asyncio.create_task(kit.restarted().run(second(name), LATER))
-        for _ in range(50):
-            await asyncio.sleep(0)
+        other = asyncio.create_task(kit.restarted(sleep=sleep).run(second(name), LATER))
+        await asyncio.wait_for(waits.wait(), 10)
         assert not other.done()
         kit.clock.advance(31)
         if made is AGAIN:
@@ -207,3 +211,21 @@ async def test_what_another_call_is_given_is_audited_once_for_each() -> None:
             await kit.run(second("write"), LATER)
         found = [event for event in await events(kit) if event["kind"] == "replayed"]
         assert [event["call_id"] for event in found] == ["two"]
+
+
+async def test_where_nobody_is_asked_a_call_goes_on_for_the_one_beside_it_that_paused() -> None:
+    effects: list[Any] = []
+
+    def pause(_arguments: Any) -> None:
+        raise Paused({})
+
+    async with wired(ONCE) as kit:
+        alone = Executor(kit.registry, store=kit.store, clock=kit.clock, sleep=kit.options["sleep"])
+        call, beside = first("write"), second("write", message_id="message-1")
+        with pytest.raises(Paused):
+            await alone.run(call, make_context(), kit.invocation(call, body=pause))
+        made = await alone.run(
+            beside, make_context(), kit.invocation(beside, body=lambda given: effects.append(given))
+        )
+        assert await alone.run(call, make_context(), kit.invocation(call)) == made
+        assert len(effects) == 1

@@ -538,6 +538,23 @@ async def test_many_claims_that_ran_out_are_noted(desk: Desk) -> None:
     assert await desk.operator.doubt() == []
 
 
+async def test_a_call_that_ends_while_claims_are_looked_through_is_not_noted(desk: Desk) -> None:
+    row = await desk.doubt()
+    store: Any = desk.kit.store
+    unsettled = store.unsettled
+
+    async def slow(limit: int) -> Any:
+        found = await unsettled(limit)
+        store.unsettled = unsettled
+        await desk.say(row, said())
+        return found
+
+    store.unsettled = slow
+    assert await desk.operator.doubt() == []
+    assert (await row_of(desk.kit)).status == "succeeded"
+    assert "in_doubt" not in await kinds(desk.kit)
+
+
 # -------------------------------------------------------------------------------- expiring
 
 

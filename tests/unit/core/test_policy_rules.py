@@ -180,14 +180,29 @@ def test_a_condition_on_a_tool_without_arguments_names_none() -> None:
     [
         ({"escalate": {"a": []}}, r"escalate\['a'\]"),
         ({"escalate": {"a": ["x"]}}, r"escalate\['a'\]"),
-        ({"escalate": ["a"]}, "maps tool names"),
+        ({"escalate": ["a"]}, r"Policy\.escalate maps tool names.*{'refund': 'pays money'}; got"),
+        ({"escalate": None}, r"Policy\.escalate maps tool names"),
+        ({"escalate": {"a": True}}, r"Policy\.escalate\['a'\] is True: .*a reason, an Approval"),
+        ({"escalate": {"a": {"reason": "x"}}}, r"Policy\.escalate\['a'\]"),
+        ({"deny": ["a"]}, r"Policy\.deny maps tool names .*{'drop_\*': 'drops tables'}; got"),
+        ({"deny": "a"}, r"Policy\.deny maps tool names"),
+        ({"deny": {"a": True}}, r"Policy\.deny\['a'\] is True: deny maps .*the reason"),
         ({"escalate": {"": "x"}}, "a tool's name or a pattern"),
         ({"deny": {1: "x"}}, "a tool's name or a pattern"),
-        ({"allow": "send"}, "not the text 'send'"),
-        ({"rates": {"a": "often"}}, "is no rate"),
+        ({"allow": "send"}, r"Policy\.allow is a tuple .*'refund'\); got 'send'"),
+        ({"allow": {"send": False}}, r"Policy\.allow is a tuple"),
+        ({"allow": True}, r"Policy\.allow is a tuple"),
+        ({"allow": [1]}, "a tool's name or a pattern"),
+        ({"rates": {"a": "often"}}, r"Policy\.rates\['a'\]: 'often' is no rate"),
+        ({"rates": {"a": 10}}, r"Policy\.rates\['a'\] is 10: .*'10/minute'"),
+        ({"rates": {"a": None}}, r"Policy\.rates\['a'\] is None"),
+        ({"rates": "10/minute"}, r"Policy\.rates maps tool names .*{'search_\*': '10/minute'}"),
+        ({"results": ["email"]}, r"Policy\.results maps tool names .*\['email'\]}; got"),
+        ({"results": {"a": True}}, r"Policy\.results\['a'\] is True"),
         ({"results": {"a": "name"}}, "list of names"),
         ({"results": {"a": [""]}}, "list of names"),
-        ({"effects": {"a": "read_only"}}, "must be Effects"),
+        ({"effects": {"a": "read_only"}}, r"Policy\.effects\['a'\] is 'read_only': .*Effects\(re"),
+        ({"effects": Effects()}, r"Policy\.effects maps tool names"),
         ({"ghost": "drop"}, "'refuse' or 'strip'"),
         ({"approver": "me"}, "must be callable"),
     ],
@@ -195,6 +210,25 @@ def test_a_condition_on_a_tool_without_arguments_names_none() -> None:
 def test_what_would_weaken_a_rule_is_refused(fields: Any, match: str) -> None:
     with pytest.raises(ConfigurationError, match=match):
         Policy(**fields)
+
+
+def test_every_field_may_have_the_shape_that_its_error_shows() -> None:
+    made = Policy(
+        deny={"drop_*": "drops tables"},
+        allow=("get_*", "refund"),
+        escalate={"refund": "pays money"},
+        rates={"search_*": "10/minute"},
+        results={"get_user": ["email"]},
+        effects={"get_*": Effects(read_only=True)},
+    )
+    assert made.denied("drop_all") is not None
+    assert made.denied("refund") is None
+    assert [rule.reason for rule in made.rules("refund")] == ["pays money"]
+    assert made.rates == {"search_*": Rate(limit=10, seconds=60)}
+    assert made.mask("get_user") is not None
+    assert made.spec("get_user").effects == Effects(read_only=True)
+    listed: Any = ["get_*"]
+    assert Policy(allow=listed).allow == ("get_*",)
 
 
 def test_cache_ttl_is_for_read_only_tools() -> None:

@@ -59,3 +59,8 @@ def test_an_undeclared_argument_is_masked_by_pattern() -> None:
 
 def test_what_the_reviewer_cannot_see_is_left_out_of_an_edit() -> None:
     assert without_masked({"card": 1, "to": "bob"}, ["card"]) == {"to": "bob"}
+
+
+def test_what_is_no_json_stays_as_it_is_and_what_is_beside_it_is_masked() -> None:
+    moment = object()
+    assert mask_value({"when": moment, "password": "x"}) == {"when": moment, "password": MASK}

@@ -6,8 +6,18 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from pydantic import BaseModel
 from tests.support.front_ends import EVERYWHERE, FrontEnd, desk, over
-from tests.support.room import Rooms, error_of, free, gated, money_tools, paired, pay
+from tests.support.room import (
+    Rooms,
+    error_of,
+    free,
+    gated,
+    money_tools,
+    paired,
+    pay,
+    tool_of,
+)
 from tests.support.script import ai, call
 
 from adapter import ApprovalRule, Budgets, Effects, ToolSpec
@@ -143,6 +153,32 @@ async def test_hitl05_approve_reject_and_edit_in_one_batch(rooms: Rooms, end: Fr
     paired(room.model.sent[-1])
 
 
+class Letter(BaseModel):
+    to: str
+    body: str = "hi"
+
+
+@EVERYWHERE
+async def test_an_edit_that_leaves_out_what_was_shown_does_not_run_with_a_default(
+    rooms: Rooms, end: FrontEnd
+) -> None:
+    def letter(to: str, body: str = "hi") -> str:
+        rooms.ledger.add(tool="letter", to=to, body=body)
+        return "sent"
+
+    tools = [tool_of(letter, "letter", Letter)]
+    line = ai(call("letter", "c1", to="bob", body="Important"))
+    room = desk(rooms, end, line, ai(text="done"), tools=tools, specs=[gated("letter")])
+    await room.say()
+    (question,) = await room.asked()
+    part = room.sign(question, "edit", edited_args={"to": "ann"})
+    whole = room.sign(question, "edit", edited_args={"to": "ann", "body": "So"})
+    await room.resume({question.id: part})
+    assert room.ledger.all == []
+    await room.resume({question.id: whole})
+    assert [(fact["to"], fact["body"]) for fact in room.ledger.all] == [("ann", "So")]
+
+
 def stubborn(messages: list[BaseMessage]) -> AIMessage:
     """Proposes the same call until it is done."""
     last = messages[-1]
@@ -197,6 +233,30 @@ async def test_hitl06_other_arguments_are_asked_about_all_the_same(
     asked = await room.answered(["reject", "reject", "approve"], reason="no")
     assert len(asked) == 4
     assert sorted(room.ledger.paid) == [3, 3]
+
+
+@EVERYWHERE
+async def test_hitl06_the_same_call_spelt_otherwise_is_the_same_call(
+    rooms: Rooms, end: FrontEnd
+) -> None:
+    def letter(to: str, body: str = "hi") -> str:
+        rooms.ledger.add(tool="letter")
+        return "sent"
+
+    lines = [call("letter", "c1", to="bob"), call("letter", "c2", to="bob", body="hi")]
+    room = desk(
+        rooms,
+        end,
+        *[ai(line) for line in lines],
+        ai(text="done"),
+        tools=[tool_of(letter, "letter", Letter)],
+        specs=[gated("letter")],
+        budgets=Budgets(refusals_per_turn=1),
+    )
+    await room.say()
+    assert await room.answered(["reject"], reason="no") == ["c1"]
+    assert error_of((await room.results())["c2"])["kind"] == "BudgetExceeded"
+    assert room.ledger.all == []
 
 
 @over("middleware")
