@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from adapter.core.errors import AdapterError, ConfigurationError, ToolUsageError
 
-__all__ = ["explain", "missing_sdk"]
+__all__ = ["ServerFailed", "explain", "missing_sdk"]
 
 _UNAUTHORIZED = 401
 _FORBIDDEN = 403
 _NOT_FOUND = 404
 _CONFLICT = 409
 _UNPROCESSABLE = 422
+_UNREADABLE = (400, 500)
+
+
+class ServerFailed(AdapterError):
+    """The server could not do this one request; it is there, and others may well succeed."""
 
 
 def missing_sdk() -> ConfigurationError:
@@ -59,7 +64,8 @@ def explain(error: Exception, *, url: str, thread_id: str | None) -> AdapterErro
         return ToolUsageError(
             f"Thread {thread_id} is busy (HTTP 409): wait until its run has ended and try again."
         )
-    return AdapterError(
+    made = ServerFailed if status in _UNREADABLE else AdapterError
+    return made(
         f"The server at {url} failed this request (HTTP {status}): look at the server's log, then "
         "try again; a pending request stays answerable."
     )

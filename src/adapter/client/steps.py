@@ -7,10 +7,12 @@ No input or output happens in this room.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from adapter.client.failures import ServerFailed
 from adapter.client.pending import (
     DEFAULT_ASSISTANT,
     Effect,
@@ -27,6 +29,8 @@ from adapter.core.types import JsonObject
 
 __all__ = ["Call", "Clock", "Signer", "Step", "Steps", "Work", "answer", "effect", "heal"]
 __all__ += ["pending", "resume", "sign"]
+
+_log = logging.getLogger(__name__)
 
 PAGE = 100
 """Threads read per page of a search."""
@@ -90,15 +94,21 @@ def pending(thread_id: str | None, clock: Clock) -> Steps[list[PendingApproval]]
         return pending_in(state, thread_id, None, clock())
     found: list[PendingApproval] = []
     seen: set[str] = set()
+    read = 0
+    failed: list[ServerFailed] = []
     while True:
         page = yield from _one(_search(len(seen)))
         rows = {row["thread_id"]: row for row in page if row["thread_id"] not in seen}
         if not rows:
-            return found
+            break
         seen |= rows.keys()
         waiting = [row for row in rows.values() if not _finished(row)]
+        read += len(waiting)
         for start in range(0, len(waiting), WIDTH):
-            found += yield from _read_all(waiting[start : start + WIDTH], clock)
+            found += yield from _read_all(waiting[start : start + WIDTH], clock, failed)
+    if len(failed) == read > 1:  # it is the server, and not a thread
+        raise failed[0]
+    return found
 
 
 def sign(interrupt: object, decision: ApprovalDecision, signer: Signer) -> Steps[JsonObject]:
@@ -166,17 +176,34 @@ def _one(step: Step) -> Steps[Any]:
     return reply
 
 
-def _read_all(rows: Sequence[Mapping[str, Any]], clock: Clock) -> Steps[list[PendingApproval]]:
-    """Read the states of some threads at once; a thread deleted meanwhile has no requests."""
+def _read_all(
+    rows: Sequence[Mapping[str, Any]], clock: Clock, failed: list[ServerFailed]
+) -> Steps[list[PendingApproval]]:
+    """Read the states of some threads at once; a thread deleted meanwhile has no requests.
+
+    Whoever may write to a thread can leave it in a state that the server cannot read. Its requests
+    are then those of its row, so that nobody hides what other threads wait for.
+    """
     replies = yield [_state(row["thread_id"]) for row in rows]
     found = []
     for row, reply in zip(rows, replies, strict=True):
         if isinstance(reply, ToolUsageError):
             continue
+        if isinstance(reply, ServerFailed):
+            failed.append(reply)
+            _log.warning("thread %s: %s", row["thread_id"], reply.message)
+            reply = _row_state(row)  # noqa: PLW2901 - in its place
         if isinstance(reply, AdapterError):
             raise reply
         found += pending_in(reply, row["thread_id"], assistant_in(row), clock())
     return found
+
+
+def _row_state(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a thread's row says of its pauses, in the form of a state."""
+    shown = row.get("interrupts")
+    paused = shown.values() if isinstance(shown, Mapping) else ()
+    return {"tasks": [{"interrupts": interrupts} for interrupts in paused]}
 
 
 def _assistant(thread_id: str) -> Steps[str]:

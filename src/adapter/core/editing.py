@@ -97,11 +97,11 @@ def _left_out(
     masked: set[str],
 ) -> Iterator[str]:
     """Yield what was shown, is not in the edit, and would run with another value than shown."""
-    for name in shown:
-        known = schema["properties"].get(name)
+    for name, known in schema["properties"].items():
         if name in edited or name in masked or name in schema.get("required", ()):
             continue
-        if not (isinstance(known, Mapping) and _as_shown(known.get("default"), shown, name)):
+        default = known.get("default") if isinstance(known, Mapping) else None
+        if name in shown and not _as_shown(default, shown, name):
             yield f"{name}: missing"
 
 

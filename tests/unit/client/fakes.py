@@ -78,6 +78,7 @@ class FakeServer:
         self.on_run: Callable[[FakeThread, JsonObject], Any] = lambda thread, body: {}
         self.failure: tuple[int, str] | Exception | None = None
         self.gone: set[str] = set()
+        self.broken: dict[str, int] = {}
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
@@ -92,6 +93,8 @@ class FakeServer:
         thread = self.threads.get(parts[1])
         if thread is None or (parts[1] in self.gone and len(parts) > 2):
             return httpx.Response(404, json={"detail": "no such thread: secret detail"})
+        if parts[1] in self.broken:
+            return httpx.Response(self.broken[parts[1]], text="secret")
         return httpx.Response(200, json=self._about(parts, thread, body))
 
     async def handle(self, request: httpx.Request) -> httpx.Response:

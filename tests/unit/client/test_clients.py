@@ -63,6 +63,26 @@ def paused(*keys: str, **more: Any) -> FakeThread:
     return FakeThread(tasks=[task(interrupt(key, VALUE)) for key in keys], **more)
 
 
+@pytest.mark.parametrize("given", ["x", '{"amount_cents": 250}', [("amount_cents", 250)], True])
+async def test_edited_arguments_that_are_no_mapping_are_refused_before_anything_is_signed(
+    desk: Desk, given: Any
+) -> None:
+    server = FakeServer({"t1": paused("i1")})
+    made = desk(server)
+    (waiting,) = await made.pending()
+    with pytest.raises(ToolUsageError) as caught:
+        await made.approve(waiting, edited_args=given)
+    kind = type(given).__name__
+    assert caught.value.message.startswith(f"edited_args is a dict and not a {kind}: of a tool's")
+    assert "all of its arguments" in caught.value.message
+    assert server.runs == []
+    await made.approve(waiting, edited_args={"order_id": "A-1001", "amount_cents": 250})
+    ((_, body),) = server.runs
+    decision = check_answer(KEYS, VALUE["binding"], body["command"]["resume"]["i1"])
+    assert decision is not None
+    assert decision["edited_args"] == {"order_id": "A-1001", "amount_cents": 250}
+
+
 def test_both_clients_have_the_same_methods() -> None:
     def methods(kind: type) -> dict[str, list[str]]:
         return {
@@ -355,6 +375,21 @@ class TestFailures:
         server.threads["t2"] = paused("i2")
         with pytest.raises(AdapterError, match="HTTP 500"):
             await desk(server).pending()
+
+    @pytest.mark.parametrize("status", [400, 500])
+    async def test_a_thread_that_cannot_be_read_hides_no_other_and_is_shown_by_its_row(
+        self, desk: Desk, caplog: pytest.LogCaptureFixture, status: int
+    ) -> None:
+        server = FakeServer({name: paused(f"i-{name}") for name in ("t1", "t2", "t3")})
+        server.threads["t2"].row_interrupts = {"task": server.threads["t2"].tasks[0]["interrupts"]}
+        server.broken["t2"] = status
+        open_now = await desk(server).pending()
+        assert [(one.thread_id, one.id) for one in open_now] == [
+            (name, f"i-{name}") for name in ("t1", "t2", "t3")
+        ]
+        assert "thread t2: The server at" in caplog.text
+        assert f"failed this request (HTTP {status})" in caplog.text
+        assert "secret" not in caplog.text
 
     async def test_errors_that_are_not_the_transports_pass_unchanged(self, desk: Desk) -> None:
         server = FakeServer()
