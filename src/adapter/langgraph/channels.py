@@ -14,7 +14,7 @@ from typing_extensions import override
 from adapter.core.errors import ToolUsageError
 from adapter.core.merge import UNSET, Merge, MergeRule
 
-__all__ = ["MergeChannel", "as_overwrite", "reducer"]
+__all__ = ["MergeChannel", "Newest", "as_overwrite", "reducer"]
 
 
 class MergeChannel(BaseChannel[Any, Any, Any]):
@@ -101,6 +101,17 @@ class MergeChannel(BaseChannel[Any, Any, Any]):
     def is_available(self) -> bool:
         """Whether there is a value."""
         return self.value is not UNSET
+
+
+class Newest(LastValue[Any]):
+    """Keeps the newest of several writes: a client that writes one twice locks no thread by it."""
+
+    __slots__ = ()
+
+    @override
+    def update(self, values: Sequence[Any]) -> bool:
+        """Take the last write."""
+        return super().update(values[-1:])
 
 
 def reducer(rule: MergeRule | Callable[[Any, Sequence[Any]], Any]) -> type[MergeChannel]:

@@ -33,6 +33,7 @@ from adapter.core.executor import Executor
 from adapter.langgraph.admissions import Admissions
 from adapter.langgraph.bridge import in_thread, run_sync
 from adapter.langgraph.calls import CallTurn
+from adapter.langgraph.channels import Newest
 from adapter.langgraph.governed import ToolInvocation
 from adapter.langgraph.turns import ModelTurn
 
@@ -45,10 +46,10 @@ ToolResult = ToolMessage | Command[Any]
 class AdapterState(AgentState[Any]):
     """What clients may read of the adapter's work; never read back by the adapter."""
 
-    audit_log: NotRequired[Annotated[list[dict[str, Any]], OmitFromInput]]
-    audit_head: NotRequired[Annotated[dict[str, Any], OmitFromInput]]
-    total_tool_calls: NotRequired[Annotated[int, OmitFromInput]]
-    turn_id: NotRequired[Annotated[str, OmitFromInput]]
+    audit_log: NotRequired[Annotated[list[dict[str, Any]], OmitFromInput, Newest]]
+    audit_head: NotRequired[Annotated[dict[str, Any], OmitFromInput, Newest]]
+    total_tool_calls: NotRequired[Annotated[int, OmitFromInput, Newest]]
+    turn_id: NotRequired[Annotated[str, OmitFromInput, Newest]]
 
 
 class AdapterMiddleware(AgentMiddleware[AdapterState, Any, Any]):
