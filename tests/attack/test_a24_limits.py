@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage, RemoveMessage
 from tests.support.room import Room, Rooms, SendMoney, error_of, free, gated, pay, tool_of
 from tests.support.script import Script, ai, call
 
-from adapter import Budgets
+from adapter import Budgets, Effects
 from adapter.langgraph import AdapterMiddleware
 
 pytestmark = pytest.mark.anyio
@@ -133,3 +133,23 @@ async def test_a24_sub_agents_use_the_budget_of_their_thread(rooms: Rooms) -> No
     await room.say()
     # three tasks and two payments
     assert len(room.ledger.paid) == 2
+
+
+async def test_a24_a_read_that_a_client_goes_back_to_is_counted_again(rooms: Rooms) -> None:
+    def look(text: str) -> str:
+        rooms.ledger.add(tool="look")
+        return "seen"
+
+    room = rooms(
+        ai(call("look", "r1", text="x")),
+        *[ai(text="done")] * 20,
+        tools=[tool_of(look, "look")],
+        specs=[free("look", effects=Effects(read_only=True))],
+        budgets=Budgets(tool_calls_per_turn=3),
+    )
+    await room.say()
+    before = next(one for one in await history(room) if one.next == ("tools",))
+    for _ in range(9):
+        await room.run(None, before.config)
+    assert len(rooms.ledger.of("look")) == 3
+    assert len(await room.events("started")) == 3

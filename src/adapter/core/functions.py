@@ -52,6 +52,8 @@ class FunctionTool:
 class FunctionInvocation:
     """One call of a function; results are kept and given back as they are."""
 
+    alone = False
+
     def __init__(self, function: Callable[..., Any]) -> None:
         """Take the function."""
         self._function = function
@@ -119,6 +121,8 @@ class Unjournaled:
 
     The executor sees a placeholder for the arguments; the tool gets the real ones.
     """
+
+    alone = False
 
     def __init__(self, inner: Invocation, arguments: Mapping[str, Any]) -> None:
         """Take the real way to the tool and the real arguments."""

@@ -86,6 +86,11 @@ class Invocation(Protocol):
         """Whether cancelling the awaitable stops the tool (a thread cannot be stopped)."""
         ...
 
+    @property
+    def alone(self) -> bool:
+        """Whether the host runs the call in a task of its own, which runs again for it alone."""
+        ...
+
     def invoke(self, arguments: JsonObject, fence: Fence | None) -> Awaitable[Any]:
         """Run the tool; with a fence, through a tool that consumes it."""
         ...

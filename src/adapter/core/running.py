@@ -62,7 +62,12 @@ class Runner:
             The scope that was spent, if one was, and the host's result.
         """
         audit, ctx, subject = self.journal.audit, work.ctx, work.subject
-        started = audit.event("started", ctx, subject, once=True, arguments=work.arguments)
+        # A task runs again with each answer to another call of it, which is nobody's doing; a call
+        # alone in its task runs again in another run because somebody went back to it.
+        part = ctx.run_token if work.invocation.alone else ""
+        started = audit.event(
+            "started", ctx, subject, part=part, once=True, arguments=work.arguments
+        )
         turn = await self.journal.store.charge(
             charges, [started], unless=f"{started.thread_id}\n{started.id}"
         )

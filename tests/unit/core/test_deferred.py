@@ -282,7 +282,7 @@ async def test_a_tool_that_pauses_itself_goes_on_under_its_used_decision() -> No
 
     async with kit:
         await port.record(
-            await pending(kit), ApprovalDecision(kind="edit", edited_args={"to": "al"})
+            await pending(kit), ApprovalDecision(kind="edit", edited_args={"to": "al", "amount": 2})
         )
         with pytest.raises(Paused):
             await run(kit, body=pause)

@@ -86,7 +86,7 @@ async def test_an_approved_call_runs_once_with_what_was_signed() -> None:
 
 async def test_an_edited_call_runs_as_edited() -> None:
     async with wired(SEND) as kit:
-        edit = ApprovalDecision(edited_args={"to": "ann"})
+        edit = ApprovalDecision(edited_args={"to": "ann", "amount": 1})
         assert await kit.run(CALL, FIRST, edit) == {"ran": {"to": "ann", "amount": 1, "card": None}}
 
 
