@@ -59,6 +59,20 @@ def warn_of_overrides(chosen: dict[str, str]) -> None:
             print(f"note: .env sets {name}={value}, which wins over {chosen[name]}", flush=True)
 
 
+def made_folder(path: Path) -> Path:
+    """Return the data folder, made where it is not there; stop where it cannot be one."""
+    data = (Path.cwd() / path.expanduser()).resolve()
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        fault = "is a file" if data.is_file() else f"cannot be made ({error.strerror})"
+        raise SystemExit(
+            f"{data} {fault}, and the data needs a folder: name another with make dev DATA=DIR "
+            "(--data DIR)."
+        ) from None
+    return data
+
+
 def settings_problem(env: dict[str, str]) -> str | None:
     """Return what is wrong with the settings, in one line instead of a server's traceback."""
     try:
@@ -122,8 +136,7 @@ def main() -> int:
         return 0
 
     port = choose_port(options.port)
-    data = (Path.cwd() / options.data.expanduser()).resolve()
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data = made_folder(options.data)
     chosen = {"ADAPTER_DATA_DIR": str(data)}
     if "AGENT_TOOL_DELAY_MS" in os.environ:
         chosen["AGENT_TOOL_DELAY_MS"] = os.environ["AGENT_TOOL_DELAY_MS"]
@@ -135,7 +148,7 @@ def main() -> int:
     env = {**os.environ, **QUIET, **chosen}
     if start_fails(env):
         raise SystemExit("The server was not started.")
-    print(f"API    http://{HOST}:{port}", flush=True)
+    print(f"API    http://{HOST}:{port}   (answers in about ten seconds)", flush=True)
     print(f"docs   http://{HOST}:{port}/docs", flush=True)
     print(f"data   {data}", flush=True)
     print("For the adapter command in another terminal:", flush=True)

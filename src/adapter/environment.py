@@ -34,6 +34,18 @@ _CURES: Final[Mapping[str, str]] = {
     "ADAPTER_MODEL_RATE": "write 10/minute (second, minute, hour or day), or 5/30s",
 }
 
+# Said of a value that is no number, before what its bounds are matters.
+_UNITS: Final[Mapping[str, str]] = {
+    "ADAPTER_APPROVAL_TTL": "a number of seconds: 3600 is an hour",
+    "ADAPTER_LEASE": "a number of seconds, such as 30",
+    "ADAPTER_CANCEL_GRACE": "a number of seconds, such as 10",
+    "ADAPTER_RETENTION": "a number of days, such as 90",
+    "ADAPTER_COST_PER_TURN": "a number of dollars, such as 0.50",
+    "ADAPTER_COST_PER_THREAD": "a number of dollars, such as 2",
+    "ADAPTER_COST_PER_USER": "a number of dollars, such as 20",
+    "AGENT_TOOL_DELAY_MS": "a whole number of milliseconds, such as 1500",
+}
+
 
 def servers_database(env: Mapping[str, str]) -> str | None:
     """Return the server's own PostgreSQL, where it has one; the development server has none."""
@@ -113,5 +125,7 @@ def explain(error: ValidationError, names: Mapping[str, str]) -> str:
         place = str(fault["loc"][0]) if fault["loc"] else "settings"
         name = names.get(place, place)
         cure = _CURES.get(name) or fault["msg"].removeprefix("Value error, ")
+        if name in _UNITS and fault["type"].endswith("_parsing"):
+            cure = f"give {_UNITS[name]}"
         lines.append(f"{name} is not valid: {cure}.")
     return " ".join(lines)

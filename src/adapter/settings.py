@@ -197,9 +197,11 @@ class AdapterSettings(BaseSettings):
 
     @field_validator("data_dir")
     @classmethod
-    def _usable_in_a_url(cls, value: Path) -> Path:
+    def _a_folder_usable_in_a_url(cls, value: Path) -> Path:
         if "?" in str(value):
             raise ValueError("must not contain a question mark")
+        if any(_is_file(path) for path in (value, *value.parents)):
+            raise ValueError("a file is there, and a folder is wanted: name another")
         return value
 
     @field_validator("database_uri")
@@ -256,6 +258,13 @@ class AdapterSettings(BaseSettings):
         if self.api_variant != "local_dev":
             return False
         return not self.api_url or _is_loopback_host(_host(self.api_url))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # what this process may not look into is said where it is used
+        return False
 
 
 def _host(url: str) -> str | None:

@@ -25,7 +25,8 @@ SPECS: Final = (
     ToolSpec(
         name="issue_refund",
         effects=Effects(destructive=True),
-        # Ask only above an amount with: when=Condition(argument="amount_cents", op="gt", value=…)
+        # To ask only above an amount, give the rule a condition (from adapter import Condition):
+        # when=Condition(argument="amount_cents", op="gt", value=…)
         approval=ApprovalRule(name="refunds", reason="A refund pays money out."),
     ),
     ToolSpec(

@@ -119,6 +119,7 @@ def build_parts(settings: AgentSettings) -> Parts:
     Raises:
         ConfigurationError: A setting or declaration that cannot work, named.
     """
+    _check_prices(settings)
     database = AcmeDatabase(settings.database)
     tools = build_tools(database, delay_ms=settings.tool_delay_ms)
     order_tools = build_order_tools(database, delay_ms=settings.tool_delay_ms)
@@ -149,6 +150,18 @@ def build_parts(settings: AgentSettings) -> Parts:
         ordering=Executor(registry_of(order_tools, ORDER_SPECS), **shared),
         middleware=AdapterMiddleware(executor),
     )
+
+
+def _check_prices(settings: AgentSettings) -> None:
+    """Refuse a limit in dollars that nothing can be counted against: every run would fail."""
+    limited = [f"cost_per_{span}" for span in ("turn", "thread", "user")]
+    given = [f"ADAPTER_{name.upper()}" for name in limited if getattr(settings, name) is not None]
+    if given and settings.prices is None:
+        msg = (
+            f"A limit in dollars is set ({', '.join(given)}), and ADAPTER_PRICES is not: no model "
+            "has a price then. Set it to a price file or to genai, or remove the limit."
+        )
+        raise ConfigurationError(msg)
 
 
 @cache

@@ -82,6 +82,8 @@ def test_it_starts_a_server_that_reloads(dev: Dev) -> None:
                     break
             except httpx.HTTPError:
                 time.sleep(0.1)
+    announced = f"API    http://{HOST}:{port}   (answers in about ten seconds)"
+    assert announced in dev.log.read_text("utf-8").splitlines()
 
 
 def test_a_graph_that_cannot_be_loaded_ends_it_and_leaves_no_reloader(dev: Dev) -> None:

@@ -70,6 +70,16 @@ def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:
         load(**{name: value})
 
 
+@pytest.mark.parametrize("span", ["TURN", "THREAD", "USER"])
+def test_a_limit_in_dollars_without_prices_stops_the_start(tmp_path: Path, span: str) -> None:
+    env = {"ADAPTER_DATA_DIR": str(tmp_path), f"ADAPTER_COST_PER_{span}": "1"}
+    with pytest.raises(
+        ConfigurationError, match=rf"\(ADAPTER_COST_PER_{span}\), and ADAPTER_PRICES is"
+    ):
+        build_parts(AgentSettings.load(env, None))
+    assert list(tmp_path.iterdir()) == []  # before anything is opened
+
+
 def test_the_template_takes_budgets_and_prices_from_the_settings(tmp_path: Path) -> None:
     prices = tmp_path / "prices.toml"
     prices.write_text("[m]\ninput = 1\noutput = 2\n")

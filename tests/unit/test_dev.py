@@ -73,6 +73,27 @@ def test_an_error_of_the_graphs_own_code_is_shown_whole(tmp_path: Path) -> None:
         script(checkout(tmp_path, "graph = 1 / 0\n")).check()
 
 
+def test_a_data_folder_is_made(tmp_path: Path) -> None:
+    assert script(tmp_path).made_folder(tmp_path / "a/b") == (tmp_path / "a/b").resolve()
+    assert (tmp_path / "a/b").is_dir()
+    script(tmp_path).made_folder(tmp_path / "a/b")  # and taken as it is
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("file", "file is a file, and the data needs a folder"), ("file/sub", "sub cannot be made (")],
+)
+def test_a_data_folder_that_is_a_file_is_said_in_a_line(
+    tmp_path: Path, path: str, said: str
+) -> None:
+    (tmp_path / "file").write_text("kept", "utf-8")
+    with pytest.raises(SystemExit) as caught:
+        script(tmp_path).made_folder(tmp_path / path)
+    assert said in str(caught.value)
+    assert "make dev DATA=DIR" in str(caught.value)
+    assert (tmp_path / "file").read_text("utf-8") == "kept"
+
+
 @pytest.mark.parametrize(
     ("env", "said"),
     [

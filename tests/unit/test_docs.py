@@ -77,6 +77,14 @@ def test_the_readme_has_its_sections_in_order() -> None:
     ]
 
 
+def test_each_run_of_the_readme_is_on_a_thread_made_just_before() -> None:
+    commands = re.findall(r"^curl .*$", read("README.md"), re.MULTILINE)
+    made = [number for number, line in enumerate(commands) if "/threads -H" in line]
+    runs = [number for number, line in enumerate(commands) if "/threads/THREAD_ID/runs" in line]
+    assert [number + 1 for number in made] == runs
+    assert len(runs) == 2  # the refund, the order
+
+
 def test_decisions_are_numbered_without_gaps_and_listed() -> None:
     numbers = [int(path.name[:4]) for path in DECISIONS]
     assert numbers == list(range(1, len(numbers) + 1))

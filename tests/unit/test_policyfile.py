@@ -199,6 +199,42 @@ def test_a_fault_names_its_line_and_key(tmp_path: Path, text: str, said: str) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("[escalate]\nrefund = 'x'", "1: escalate must be a list, not {'refund': 'x'}; in TOML: "),
+        ("escalate = ['refund']", "1: escalate[0] must be a table, not 'refund'; in TOML: "),
+        ("deny = ['a']", "1: deny must be a table, not ['a']; in TOML: "),
+        ("[deny]\na = true", "2: deny.a must be a text, not True; in TOML: "),
+        ("allow = 'a'", "1: allow must be a list, not 'a'; in TOML: "),
+        ("rates = '10/minute'", "1: rates must be a table, not '10/minute'; in TOML: "),
+        ("[rates]\na = 10", "2: rates.a must be a text, not 10; in TOML: "),
+        ("results = ['a']", "1: results must be a table, not ['a']; in TOML: "),
+        (
+            "[effects.a]\nread_only = true",
+            "1: effects.a must be a list, not {'read_only': True}; in TOML: ",
+        ),
+    ],
+)
+def test_another_shape_is_answered_with_one_that_can_be_read(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigurationError) as error:
+        load_policy(path)
+    assert error.value.message.startswith(f"{path}:{said}")
+    shape = error.value.message.split("; in TOML: ", 1)[1].removesuffix(", or [[escalate]]")
+    key = shape.split(" ", 1)[0]
+    assert getattr(load_policy(written(tmp_path, shape, "shown.toml")), key)
+
+
+def test_a_fault_inside_a_rule_shows_no_shape(tmp_path: Path) -> None:
+    path = written(tmp_path, RULE + "quorum = 1.5")
+    with pytest.raises(ConfigurationError) as error:
+        load_policy(path)
+    assert error.value.message == f"{path}:4: escalate[0].quorum must be a whole number, not 1.5"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
         ("deny:\n  a: no\n", "2: deny.a must be a text, not False"),
         ("deny:\n  1: x\n", "1: deny has 1 where a key that is text belongs"),
         ("allow:\n  - a\n  - 2\n", "3: allow[1] must be a text, not 2"),

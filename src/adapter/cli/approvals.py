@@ -31,7 +31,10 @@ approvals = typer.Typer(
     ),
 )
 
-Id = Annotated[str, typer.Argument(help="The request's id, or a beginning of it that is unique.")]
+Id = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The request's id, or a beginning of it that is unique."),
+]
 Thread = Annotated[
     str | None, typer.Option("--thread", help="Look in this thread only.", metavar="ID")
 ]
@@ -151,6 +154,7 @@ def _decide(
 ) -> None:
     from rich.console import Console
 
+    from adapter.cli.asking import confirm
     from adapter.cli.requests import choose, gather, record
     from adapter.cli.show import request_panel
 
@@ -161,7 +165,7 @@ def _decide(
         _check(desk, approval, decision)
         Console().print(request_panel(request, _now(), runs=decision.edited_args))
         if not yes:
-            typer.confirm(f"Sign this decision: {decision.kind}?", abort=True)
+            confirm(f"Sign this decision: {decision.kind}?")
         value = desk.sign(approval, decision)
         if request.row is not None:
             _recorded(record(request.row, value, _now()), value)

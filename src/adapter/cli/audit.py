@@ -47,7 +47,10 @@ def tail(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
 ) -> None:
-    """Show the newest audit events, oldest first."""
+    """Show the newest audit events, oldest first.
+
+    Of a long thread id the end is shown, after an ellipsis; `--json` has it whole.
+    """
     with suppress(KeyboardInterrupt):
         asyncio.run(_tail(thread, count, follow=follow, as_json=as_json))
 

@@ -60,7 +60,9 @@ def list_(
 
 @calls.command()
 def resolve(
-    key: Annotated[str, typer.Argument(help="The call's key, or a beginning that is unique.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="The call's key, or a beginning that is unique.")
+    ],
     succeeded: Annotated[
         str | None,
         typer.Option(
@@ -98,6 +100,7 @@ async def _list(*, in_doubt: bool) -> list[dict[str, Any]]:
 
 
 async def _resolve(prefix: str, succeeded: str | None, failed: str | None, *, yes: bool) -> None:
+    from adapter.cli.asking import confirm
     from adapter.core.operating import sign_statement
 
     async with open_operator() as (operator, settings):
@@ -110,7 +113,7 @@ async def _resolve(prefix: str, succeeded: str | None, failed: str | None, *, ye
             signature = sign_statement(own, statement)
         _print(await _known(operator, row))
         if not yes:
-            typer.confirm(_question(resolution), abort=True)
+            confirm(_question(resolution))
         done = await operator.resolve(row, resolution, statement, signature)
     typer.echo(
         f"{done.tool} {done.tool_call_id} is {done.status} now, as {by} says. Continue thread "

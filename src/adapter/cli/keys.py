@@ -42,7 +42,8 @@ def _group() -> None:
 @keys.command("new")
 def new(
     path: Annotated[
-        Path | None, typer.Argument(help="The new server file; ADAPTER_KEY_FILE when left out.")
+        Path | None,
+        typer.Argument(metavar="PATH", help="The new server file; ADAPTER_KEY_FILE when left out."),
     ] = None,
     reviewer: Annotated[
         str | None,
@@ -111,7 +112,9 @@ def list_(
 
 
 @keys.command()
-def revoke(kid: Annotated[str, typer.Argument(help="As `adapter keys list` shows it.")]) -> None:
+def revoke(
+    kid: Annotated[str, typer.Argument(metavar="KID", help="As `adapter keys list` shows it.")],
+) -> None:
     """Revoke a key at once: running servers refuse it from the next question or answer on."""
     from adapter.core.keychange import revoke as revoked
     from adapter.keyfile import edit_keys
@@ -139,7 +142,7 @@ def rotate(
     purposes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PURPOSE]...",
+            metavar="PURPOSE",
             help="seal, decision, state, audit, digest; when left out, all but digest.",
         ),
     ] = None,
@@ -163,7 +166,7 @@ def rotate(
 
 @keys.command()
 def roles(
-    name: Annotated[str, typer.Argument(help="The reviewer.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The reviewer.")],
     given: Annotated[str, typer.Argument(metavar="ROLES", help="Comma-separated; '' for none.")],
 ) -> None:
     """Replace a reviewer's roles: on their own keys, or by name where they have none."""
@@ -181,8 +184,11 @@ def roles(
 # A public half may begin with a hyphen.
 @keys.command(context_settings={"ignore_unknown_options": True})
 def pin(
-    kid: Annotated[str, typer.Argument(help="The server's new seal key.")],
-    public: Annotated[str, typer.Argument(help="Its public half, as the server's owner gave it.")],
+    kid: Annotated[str, typer.Argument(metavar="KID", help="The server's new seal key.")],
+    public: Annotated[
+        str,
+        typer.Argument(metavar="PUBLIC", help="Its public half, as the server's owner gave it."),
+    ],
 ) -> None:
     """Trust one more seal key of the server, in the reviewer's file (ADAPTER_REVIEWER_KEY)."""
     from adapter.core.keydocument import decoded

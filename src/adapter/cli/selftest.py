@@ -18,7 +18,9 @@ _SHOWN = {"hole": "HOLE", "warning": "warning", "note": "note", "ok": "ok"}
 def selftest_command(
     graph: Annotated[
         str,
-        typer.Argument(help="An id in langgraph.json, file.py:variable or module:variable."),
+        typer.Argument(
+            metavar="GRAPH", help="An id in langgraph.json, file.py:variable or module:variable."
+        ),
     ],
     every: Annotated[bool, typer.Option("--all", help="Also show what held.")] = False,
 ) -> None:

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
     from adapter.cli.requests import Request
 
-__all__ = ["as_json", "duration", "event_line", "request_panel", "visible"]
+__all__ = ["as_json", "duration", "event_line", "request_panel", "short_id", "visible"]
 
 _MINUTE = 60
 _HOUR = 3_600
 _DAY = 86_400
+_WHOLE = 12
+_END = 8
 _STORE = "the store; once it is decided, continue the thread without input"
 
 
@@ -90,13 +92,18 @@ def request_panel(
     return Panel(grid, title=title, title_align="left")
 
 
+def short_id(text: str) -> str:
+    """Return an id, or its end after an ellipsis: ids made within a minute may begin alike."""
+    return text if len(text) <= _WHOLE else f"…{text[-_END:]}"
+
+
 def event_line(thread_id: str, seq: int, body: Mapping[str, Any]) -> str:
     """Return one audit event as one line."""
     at = body.get("at")
     when = to_iso(at) if isinstance(at, int) else "-"
     data = body.get("data")
     facts = as_json(data) if data else ""
-    words = [when, thread_id[:8], f"{seq:>4}", f"{body.get('kind', '-')!s:<12}"]
+    words = [when, short_id(thread_id), f"{seq:>4}", f"{body.get('kind', '-')!s:<12}"]
     words += [str(body.get("tool") or "-"), str(body.get("call_id") or "-"), facts]
     return visible("  ".join(words).rstrip()).replace("\n", "\\n")
 

@@ -16,7 +16,7 @@ from typing_extensions import override
 from adapter.client import steps
 from adapter.client.failures import explain, missing_sdk
 from adapter.core.approvals import ApprovalDecision, sign_decision
-from adapter.core.errors import AdapterError, ConfigurationError
+from adapter.core.errors import AdapterError, ConfigurationError, ToolUsageError
 from adapter.core.keys import KeyRing
 from adapter.core.spec import DecisionKind
 from adapter.core.types import JsonObject
@@ -142,6 +142,16 @@ class Desk:
 
 
 def approval(edited_args: JsonObject | None, reason: str | None) -> ApprovalDecision:
-    """Return the decision that lets a call run, as asked or with edited arguments."""
+    """Return the decision that lets a call run, as asked or with edited arguments.
+
+    Raises:
+        ToolUsageError: The edited arguments are no mapping.
+    """
+    given: Any = edited_args
+    if given is not None and not isinstance(given, dict):
+        raise ToolUsageError(
+            f"edited_args is a dict and not a {type(given).__name__}: of a tool's call all of its "
+            "arguments by name, as the request shows them; of a gate some of the state's fields."
+        )
     kind: DecisionKind = "approve" if edited_args is None else "edit"
     return ApprovalDecision(kind=kind, edited_args=edited_args, reason=reason)

@@ -18,7 +18,7 @@ from adapter.core.errors import (
     InvalidAnswer,
     ToolUsageError,
 )
-from adapter.core.keys import KeyRing, KeySource
+from adapter.core.keys import KeyRing, KeySource, source_of
 from adapter.core.recording import (
     LISTED,
     SEALED,
@@ -66,7 +66,7 @@ class DeferredApproval:
         """
         check_store(store, "DeferredApproval(store, keys)")
         self.store = store
-        self._source: KeySource = KeyRing.random() if key is None else _source(key)
+        self._source = source_of(key)
         self._reviewer = reviewer
         self._clock = clock
 
@@ -218,7 +218,3 @@ class DeferredApproval:
 
     def leave(self, token: object) -> None:
         """Note nothing."""
-
-
-def _source(key: Any) -> Any:
-    return key if hasattr(key, "refresh") else KeyRing.from_secret(key)

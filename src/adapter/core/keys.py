@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from os import PathLike
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
@@ -38,6 +39,7 @@ __all__ = [
     "KeySource",
     "Purpose",
     "new_document",
+    "source_of",
 ]
 
 
@@ -51,6 +53,29 @@ class KeySource(Protocol):
     async def refresh(self) -> None:
         """Load the ring again if it changed; await it before each use that matters."""
         ...
+
+
+def source_of(key: Any) -> KeySource:
+    """Return where keys come from, of what a port was given for them.
+
+    Args:
+        key: A ring, a source of one, a shared secret, or None for random keys.
+
+    Raises:
+        ConfigurationError: A short secret or a placeholder; or the name of a key file.
+    """
+    if isinstance(key, str | PathLike):
+        msg = (
+            f"An approval port takes bytes, not a {type(key).__name__}, or keys. For those in a "
+            "key file give KeyFileSource(Path(…)), which sees rotations, or "
+            "load_or_create(Path(…)), both of adapter.keyfile; for a secret in hex "
+            "bytes.fromhex(…)."
+        )
+        raise ConfigurationError(msg)
+    if key is None:
+        return KeyRing.random()
+    found: KeySource = key if hasattr(key, "refresh") else KeyRing.from_secret(key)
+    return found
 
 
 class KeyRing:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from adapter.core.errors import ConfigurationError, PolicyDenied
 from adapter.core.masking import ResultMask
-from adapter.core.policycheck import check_names, check_patterns, read_rules
+from adapter.core.policycheck import check_names, check_table, read_rate, read_rules
 from adapter.core.rates import Rate
 from adapter.core.rules import combined
 from adapter.core.spec import ApprovalRule, Registry, ToolSpec
@@ -85,10 +85,9 @@ class Policy:
 
     def __post_init__(self) -> None:
         """Refuse what would silently weaken a rule, and read the short forms."""
+        for where in _TABLES:
+            check_table(where, getattr(self, where))
         if self.allow is not None:
-            if isinstance(self.allow, str):
-                msg = f"Policy.allow is a tuple of patterns, not the text {self.allow!r}."
-                raise ConfigurationError(msg)
             object.__setattr__(self, "allow", tuple(self.allow))
             if not self.allow:
                 msg = (
@@ -102,8 +101,6 @@ class Policy:
         if self.approver is not None and not callable(self.approver):
             msg = "Policy.approver must be callable with an Escalation and return True or False."
             raise ConfigurationError(msg)
-        for where in _TABLES:
-            check_patterns(where, getattr(self, where))
         made = [
             (key, rule) for key, said in self.escalate.items() for rule in read_rules(key, said)
         ]
@@ -111,12 +108,8 @@ class Policy:
         masks = [(key, ResultMask.of(names)) for key, names in self.results.items()]
         object.__setattr__(self, "_masks", tuple(masks))
         object.__setattr__(
-            self, "rates", {key: Rate.parse(rate) for key, rate in self.rates.items()}
+            self, "rates", {key: read_rate(key, rate) for key, rate in self.rates.items()}
         )
-        for key, effects in self.effects.items():
-            if not isinstance(effects, Effects):
-                msg = f"Policy.effects[{key!r}] must be Effects, not {effects!r}."
-                raise ConfigurationError(msg)
 
     @property
     def escalates(self) -> bool:

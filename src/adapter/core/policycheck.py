@@ -2,36 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 from adapter.core.errors import ConfigurationError
+from adapter.core.rates import Rate
 from adapter.core.spec import ApprovalRule, Condition, Registry
-from adapter.core.types import JsonObject
+from adapter.core.types import Effects, JsonObject
 
-__all__ = ["check_names", "check_patterns", "plain_name", "read_rules"]
+__all__ = ["check_names", "check_table", "plain_name", "read_rate", "read_rules"]
 
 _WILD = frozenset("*?[")
+_MAPS: Final = "maps tool names or patterns to"
+_SHAPES: Final[Mapping[str, str]] = {
+    "deny": f"{_MAPS} the reason that the model reads, such as {{'drop_*': 'drops tables'}}",
+    "allow": "is a tuple of tool names or patterns, such as ('get_*', 'refund')",
+    "escalate": f"{_MAPS} a reason, an ApprovalRule or several, such as {{'refund': 'pays money'}}",
+    "rates": f"{_MAPS} how often they may start, such as {{'search_*': '10/minute'}}",
+    "results": f"{_MAPS} a list of names of hidden fields, such as {{'get_user': ['email']}}",
+    "effects": f"{_MAPS} Effects, such as {{'get_*': Effects(read_only=True)}}",
+}
+_VALUES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "deny": str,
+    "rates": (Rate, str),
+    "results": Collection,
+    "effects": Effects,
+}
 
 
-def check_patterns(where: str, said: Any) -> None:
-    """Refuse a table whose keys are no names.
+def check_table(where: str, said: Any) -> None:
+    """Refuse a field of another shape, or whose keys are no names.
+
+    What the rules themselves may be is looked at where they are read.
 
     Args:
         where: The policy's field.
         said: Its value.
 
     Raises:
-        ConfigurationError: Names the field.
+        ConfigurationError: Names the field and shows its shape.
     """
-    if where not in ("allow", "deny") and not isinstance(said, Mapping):
-        msg = f"Policy.{where} maps tool names or patterns to their rules; got {said!r}."
+    if said is None and where in ("allow", "deny"):
+        return
+    listed = isinstance(said, Collection) and not isinstance(said, str | bytes | Mapping)
+    if not (listed if where == "allow" else isinstance(said, Mapping)):
+        msg = f"Policy.{where} {_SHAPES[where]}; got {said!r}."
         raise ConfigurationError(msg)
-    for key in said or ():
+    for key in said:
         if not isinstance(key, str) or not key:
             msg = f"Policy.{where} has {key!r} where a tool's name or a pattern belongs."
             raise ConfigurationError(msg)
+        value = None if where == "allow" else said[key]
+        if where in _VALUES and not isinstance(value, _VALUES[where]):
+            raise _misshapen(where, key, value)
+
+
+def _misshapen(where: str, key: str, said: object) -> ConfigurationError:
+    return ConfigurationError(f"Policy.{where}[{key!r}] is {said!r}: {where} {_SHAPES[where]}.")
+
+
+def read_rate(key: str, said: Rate | str) -> Rate | None:
+    """Return the rate of one entry of ``rates``.
+
+    Raises:
+        ConfigurationError: Its text says no rate.
+    """
+    try:
+        return Rate.parse(said)
+    except ConfigurationError as error:
+        msg = f"Policy.rates[{key!r}]: {error.message}"
+        raise ConfigurationError(msg) from None
 
 
 def read_rules(key: str, said: str | ApprovalRule | Sequence[ApprovalRule]) -> list[ApprovalRule]:
@@ -42,12 +83,10 @@ def read_rules(key: str, said: str | ApprovalRule | Sequence[ApprovalRule]) -> l
     """
     if isinstance(said, str):
         return [ApprovalRule(name=f"escalate {key}", reason=said)]
-    rules = [said] if isinstance(said, ApprovalRule) else list(said)
+    given: Any = [said] if isinstance(said, ApprovalRule) else said
+    rules = list(given) if isinstance(given, Iterable) else []
     if not rules or not all(isinstance(rule, ApprovalRule) for rule in rules):
-        msg = (
-            f"Policy.escalate[{key!r}] must be a reason, an ApprovalRule or several, not {said!r}."
-        )
-        raise ConfigurationError(msg)
+        raise _misshapen("escalate", key, said)
     return rules
 
 

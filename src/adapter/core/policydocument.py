@@ -22,6 +22,15 @@ Path = tuple[str | int, ...]
 """Where a value stands in a document: keys and list positions."""
 
 _EFFECTS = ("read_only", "destructive", "idempotent", "open_world")
+# One line of TOML each, shown where something else stands.
+_SHAPES: Mapping[str | int, str] = {
+    "deny": 'deny = { "drop_*" = "drops tables" }',
+    "allow": 'allow = ["get_*", "refund"]',
+    "escalate": 'escalate = [{ tools = ["refund"], reason = "pays money" }], or [[escalate]]',
+    "rates": 'rates = { "search_*" = "10/minute" }',
+    "results": 'results = { get_user = ["email"] }',
+    "effects": 'effects = { "get_*" = ["read_only"] }',
+}
 _NAMES: JsonObject = {
     "description": "An exact tool name or a shell pattern over whole names.",
     "type": "string",
@@ -171,7 +180,10 @@ class _Reader:
             schema = many if isinstance(value, list) else one
         kind = schema.get("type")
         if kind is not None and not _is(kind, value):
-            raise self._fault(path, f"must be {_ARTICLES[kind]}, not {_said(value)}")
+            # Further in, the rest of the shape is right.
+            shape = _SHAPES.get(path[0]) if 0 < len(path) <= _DEEP else None
+            hint = f"; in TOML: {shape}" if shape else ""
+            raise self._fault(path, f"must be {_ARTICLES[kind]}, not {_said(value)}{hint}")
         if "enum" in schema and value not in schema["enum"]:
             raise self._fault(
                 path, f"must be one of {', '.join(schema['enum'])}; got {_said(value)}"
@@ -219,6 +231,8 @@ class _Reader:
             if key not in value:
                 raise self._fault(path, f"lacks {key!r}")
 
+
+_DEEP = 2
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),

@@ -47,19 +47,23 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
         specs: One for each.
 
     Raises:
-        ConfigurationError: A tool without a spec, a spec without a tool, or a tool whose
-            arguments could be validated otherwise than they are shown.
+        ConfigurationError: A tool without a spec, a spec without a tool, something else in the
+            place of either, or a tool whose arguments could be validated otherwise than they are
+            shown.
     """
-    listed = tuple(specs)
-    given = list(tools)
-    for tool in given:
-        if not isinstance(tool, BaseTool):
-            name = getattr(tool, "__name__", type(tool).__name__)
+    listed = _several("specs", specs, ToolSpec)
+    for number, spec in enumerate(listed):
+        if not isinstance(spec, ToolSpec):
             msg = (
-                f"{name} is no LangChain tool yet: give StructuredTool.from_function({name}), or "
-                "put @tool above it."
+                f"specs[{number}] is no ToolSpec but a {type(spec).__name__}: each element is a "
+                "ToolSpec(…) by itself, without brackets around it (with a comma inside they make "
+                "a tuple)."
             )
             raise ConfigurationError(msg)
+    given = list(_several("tools", tools, BaseTool))
+    for number, tool in enumerate(given):
+        if not isinstance(tool, BaseTool):
+            raise ConfigurationError(_no_tool(number, tool))
     names = {tool.name for tool in given}
     given += [
         as_tool(spec.function, spec.name)
@@ -83,6 +87,28 @@ def registry_of(tools: Iterable[BaseTool], specs: Iterable[ToolSpec]) -> Registr
             )
             raise ConfigurationError(msg)
     return Registry(listed, schemas, {tool.name: GovernedTool(tool) for tool in given})
+
+
+def _no_tool(number: int, given: object) -> str:
+    if not inspect.isroutine(given):
+        kind = type(given).__name__
+        return f"tools[{number}] is no LangChain tool but a {kind}: tools come first, specs second."
+    name = given.__name__
+    return (
+        f"{name} is no LangChain tool yet: give StructuredTool.from_function({name}), or put @tool "
+        "above it."
+    )
+
+
+def _several(name: str, given: Any, kind: type) -> tuple[Any, ...]:
+    """Return what is given as several, where it is."""
+    if isinstance(given, kind) or not isinstance(given, Iterable):
+        msg = (
+            f"{name} must be a list of every {kind.__name__}, not a {type(given).__name__}: write "
+            f"registry_of(tools, specs) with a list for each, [] for none."
+        )
+        raise ConfigurationError(msg)
+    return tuple(given)
 
 
 def _schema(tool: BaseTool) -> ArgumentSchema:
@@ -164,6 +190,11 @@ class ToolInvocation:
         return bool(getattr(tool, "coroutine", None)) or (
             type(tool)._arun is not BaseTool._arun and not hasattr(tool, "func")  # noqa: SLF001
         )
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other call runs in the same task."""
+        return not self._shared
 
     def invoke(self, arguments: JsonObject, fence: Fence | None) -> Awaitable[Any]:
         """Run the tool with these arguments, through the fence if there is one."""

@@ -158,6 +158,51 @@ def test_a_value_out_of_bounds_is_refused_by_name(name: str, value: str) -> None
     assert message.count("is not valid") == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("ADAPTER_APPROVAL_TTL", "seconds: 3600 is an hour"),
+        ("ADAPTER_LEASE", "seconds, such as 30"),
+        ("ADAPTER_CANCEL_GRACE", "seconds, such as 10"),
+        ("ADAPTER_RETENTION", "days, such as 90"),
+        ("ADAPTER_COST_PER_TURN", "dollars, such as 0.50"),
+        ("ADAPTER_COST_PER_THREAD", "dollars, such as 2"),
+        ("ADAPTER_COST_PER_USER", "dollars, such as 20"),
+        ("AGENT_TOOL_DELAY_MS", "milliseconds, such as 1500"),
+    ],
+)
+def test_what_is_no_number_is_answered_with_the_unit(name: str, unit: str) -> None:
+    message = refusal(**{name: "1h"})
+    assert message.startswith(f"{name} is not valid: give a ")
+    assert message.endswith(f"number of {unit}.")
+    assert load(**{name: "7"})
+
+
+def test_a_number_out_of_bounds_is_answered_with_the_bound() -> None:
+    assert "greater than 0" in refusal(ADAPTER_APPROVAL_TTL="-1")
+
+
+@pytest.mark.parametrize("path", ["file", "file/sub"])
+def test_a_file_in_the_place_of_the_data_folder_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "file").touch()
+    message = refusal(ADAPTER_DATA_DIR=str(tmp_path / path))
+    assert message == (
+        "ADAPTER_DATA_DIR is not valid: a file is there, and a folder is wanted: name another."
+    )
+    assert load(ADAPTER_DATA_DIR=str(tmp_path)).data_dir == tmp_path
+    assert load(ADAPTER_DATA_DIR=str(tmp_path / "new")).data_dir == tmp_path / "new"
+
+
+def test_a_folder_that_cannot_be_looked_into_is_left_to_its_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def closed(path: Path) -> bool:
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "is_file", closed)
+    assert load(ADAPTER_DATA_DIR="/srv/data").data_dir == Path("/srv/data")
+
+
 def test_every_bad_value_is_named_at_once() -> None:
     message = refusal(ADAPTER_LEASE="-1", ADAPTER_ON_INVALID="ignore")
     assert "ADAPTER_LEASE" in message

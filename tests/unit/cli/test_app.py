@@ -42,6 +42,26 @@ def test_a_group_lists_its_commands(command: list[str], words: list[str]) -> Non
     assert all(word in shown for word in words)
 
 
+@pytest.mark.parametrize(
+    ("command", "usage"),
+    [
+        (["approvals", "approve"], "{ID}"),
+        (["approvals", "reject"], "{ID}"),
+        (["approvals", "respond"], "{ID}"),
+        (["calls", "resolve"], "{KEY}"),
+        (["keys", "new"], "[PATH]"),
+        (["keys", "revoke"], "{KID}"),
+        (["keys", "rotate"], "[PURPOSE]..."),
+        (["keys", "roles"], "{NAME} {ROLES}"),
+        (["keys", "pin"], "{KID} {PUBLIC}"),
+        (["selftest"], "{GRAPH}"),
+    ],
+)
+def test_arguments_are_shown_in_capitals(command: list[str], usage: str) -> None:
+    (line,) = [row for row in run(*command, "--help").stdout.splitlines() if "Usage:" in row]
+    assert line.split(" [OPTIONS] ", 1)[1].strip() == usage
+
+
 def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda name: f"1.2.3 of {name}")
     done = run("--version")
@@ -151,4 +171,14 @@ class TestShow:
         line = show.event_line("thread-123", 7, body)
         assert "\n" not in line
         assert "\x1b" not in line
-        assert line.startswith("-  thread-1     7  x\\ny")
+        assert line.startswith("-  thread-123     7  x\\ny")
+
+    def test_of_long_ids_that_begin_alike_the_ends_are_shown(self) -> None:
+        ids = [f"019adf3c-7e1b-7000-8000-0000000000{n}" for n in ("a1", "b2")]
+        assert [show.short_id(one) for one in ids] == ["…000000a1", "…000000b2"]
+        line = show.event_line(ids[0], 7, {"kind": "asked"})
+        assert line == "-  …000000a1     7  asked         -  -"
+
+    @pytest.mark.parametrize("text", ["", "t", "x" * 12])
+    def test_a_short_id_is_shown_whole(self, text: str) -> None:
+        assert show.short_id(text) == text

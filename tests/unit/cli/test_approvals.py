@@ -129,6 +129,25 @@ class TestList:
 
 
 class TestDecide:
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["approve", "abc"],
+            ["reject", "abc", "--reason", "no"],
+            ["respond", "abc", "--text", "x"],
+        ],
+    )
+    def test_without_anybody_to_ask_nothing_is_sent_and_yes_is_named(
+        self, shop: Shop, command: list[str]
+    ) -> None:
+        done = run(*command)
+        assert done.exit_code == 2
+        assert "adapter: Nothing was done: this asks back" in done.stderr
+        assert "--yes" in done.stderr
+        assert shop.server.runs == []
+        run(*command, "--yes")
+        assert len(shop.server.runs) == 1
+
     def test_approve_shows_signs_and_tells_that_it_ran(self, shop: Shop) -> None:
         done = run("approve", "abc123", "--yes", "--reason", "fine")
         assert done.exit_code == 0, done.output
@@ -169,7 +188,7 @@ class TestDecide:
         assert done.exit_code == 0
         assert len(shop.server.runs) == 1
 
-    @pytest.mark.parametrize("reply", ["n\n", "\n", ""])
+    @pytest.mark.parametrize("reply", ["n\n", "\n"])
     def test_asks_back_and_signs_nothing_otherwise(self, shop: Shop, reply: str) -> None:
         assert run("approve", "abc123", text=reply).exit_code == 1
         assert shop.server.runs == []

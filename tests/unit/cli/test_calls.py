@@ -118,6 +118,13 @@ def test_a_success_is_recorded_as_the_tools_message(place: Place) -> None:
     assert ring.verify("decision", canonical_bytes(data["statement"]), data["signature"])
 
 
+def test_without_anybody_to_ask_nothing_is_recorded_and_yes_is_named(place: Place) -> None:
+    done = run("calls", "resolve", "a", "--succeeded", "sent 5")
+    assert done.exit_code == 2
+    assert "Give --yes" in done.stderr
+    assert place.row("a").status == "claimed"
+
+
 def test_a_result_in_json_is_written_as_a_tools_own(place: Place) -> None:
     run("calls", "resolve", "a", "--succeeded", '{"ok":true,"name":"grüß"}', "--yes")
     assert place.outcome("a")["result"]["message"]["data"]["content"] == (

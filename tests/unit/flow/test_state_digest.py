@@ -1,18 +1,67 @@
-"""What a gate is bound to: the whole state, by one digest."""
+"""What a gate is bound to: exactly the state that its node is given, by one digest."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from pydantic import BaseModel, Field
 
+from adapter.flow.fields import Fields
 from adapter.flow.gating import state_digest
 
 
-def test_a_state_has_one_digest_whatever_kept_it() -> None:
-    kept = {"n": 1e22, "table": {"a": 1, "b": [2.0]}}
-    back = {"table": {"b": [2], "a": 1.0}, "n": 10**22}
-    assert state_digest(kept) == state_digest(back)
+class Kept(BaseModel):
+    """Fields of one number, and one of several values."""
+
+    n: Any = 0
+    table: dict[str, Any] = Field(default_factory=dict)
+
+
+FIELDS = Fields(Kept)
+
+
+@pytest.mark.parametrize(
+    ("written", "back"),
+    [(1e22, 10**22), (1e23, 10**23), (-1e16, -(10**16)), (1e300, 10**300), (-0.0, 0.0)],
+)
+def test_a_field_of_one_number_is_given_in_the_form_that_postgres_gives_back(
+    written: float, back: float
+) -> None:
+    given = FIELDS.given({"n": written})
+    assert repr(given) == repr(FIELDS.given({"n": back})) == repr({"n": back})
+    assert float(FIELDS.load(given).n) == written
+
+
+@pytest.mark.parametrize("n", [0, 0.0, 1.0, 1e15, 1e-7, 2**60, True, None, "1e22", [-0.0, 1e22]])
+def test_every_other_value_is_given_as_it_is(n: Any) -> None:
+    assert repr(FIELDS.given({"n": n, "gone": 1})) == repr({"n": n})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({"a": 0}, {"a": 0.0}),
+        ({"a": 0.0}, {"a": -0.0}),
+        ({"a": [1]}, {"a": [1.0]}),
+        ({"a": 10**15}, {"a": 1e15}),
+        ({"a": 10**22}, {"a": 1e22}),
+    ],
+)
+def test_the_order_of_keys_and_the_form_of_a_number_make_another_state(
+    one: Any, other: Any
+) -> None:
+    assert one == other
+    assert state_digest({"table": one}) != state_digest({"table": other})
+
+
+def test_a_state_has_the_same_digest_after_a_checkpoint() -> None:
+    serde = JsonPlusSerializer()
+    values = {"n": 1e22, "table": {"b": -0.0, "a": [1.0, 1, True, None], "ä": {}, "big": 2**62}}
+    back = serde.loads_typed(serde.dumps_typed(values))
+    assert state_digest(back) == state_digest(values)
 
 
 @pytest.mark.parametrize(
