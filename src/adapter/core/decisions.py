@@ -47,12 +47,18 @@ class ApprovalDecision:
         if kind not in get_args(DecisionKind):
             msg = f"A decision's kind is one of {', '.join(DECISION_KINDS)}, not {kind!r}."
             raise ToolUsageError(msg)
-        for field, needs, what in (
-            ("edited_args", "edit", "edited_args={…}, what to run with instead"),
-            ("response", "respond", "response=…, the text to answer with"),
+        for field, needs, wanted, what in (
+            ("edited_args", "edit", dict, "edited_args={…}, what to run with instead"),
+            ("response", "respond", str, "response=…, the text to answer with"),
         ):
-            if kind == needs and getattr(self, field) is None:
+            given = getattr(self, field)
+            if kind == needs and given is None:
                 msg = f"{field} is missing: a decision of kind {needs} needs {what}."
+                raise ToolUsageError(msg)
+            if given is not None and not isinstance(given, wanted):
+                msg = (
+                    f"{field} is a {type(given).__name__}: a decision of kind {needs} needs {what}."
+                )
                 raise ToolUsageError(msg)
         approves = kind in ("approve", "edit")
         if (

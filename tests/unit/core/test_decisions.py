@@ -99,3 +99,14 @@ def test_a_signed_form_without_a_field_is_refused() -> None:
 
 def test_the_longest_reason_is_accepted() -> None:
     assert ApprovalDecision.from_json(GOOD | {"reason": "x" * MAX_TEXT}).reason
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"edited_args": "x"}, "edited_args is of type str"), ({"response": 5}, "response is of type int")],
+)
+def test_a_field_of_another_type_is_refused_when_the_decision_is_made(
+    given: Any, said: str
+) -> None:
+    with pytest.raises(ToolUsageError, match=said):
+        ApprovalDecision(**given)
