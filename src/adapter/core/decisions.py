@@ -56,9 +56,7 @@ class ApprovalDecision:
                 msg = f"{field} is missing: a decision of kind {needs} needs {what}."
                 raise ToolUsageError(msg)
             if given is not None and not isinstance(given, wanted):
-                msg = (
-                    f"{field} is a {type(given).__name__}: a decision of kind {needs} needs {what}."
-                )
+                msg = f"{field} is of type {type(given).__name__}: {needs} needs {what}."
                 raise ToolUsageError(msg)
         approves = kind in ("approve", "edit")
         if (
