@@ -7,14 +7,18 @@ without the forgery. Runs are counted outside the graph.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.errors import GraphInterrupt
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field, ValidationError
 from tests.support.flows import CONFIG, Board, Process, Works, shown
-from tests.support.room import KEYS, tool_of
+from tests.support.room import KEYS, open_questions, tool_of
 from tests.support.toolkit import NO, YES
 
 from adapter import (
@@ -24,10 +28,12 @@ from adapter import (
     Effects,
     Executor,
     KeyRing,
+    Merge,
     ToolSpec,
 )
 from adapter.core.errors import FlowError
 from adapter.flow import Call, Flow, FlowContext
+from adapter.langgraph import LangGraphApproval
 from adapter.langgraph.flowtold import Told
 from adapter.langgraph.runflow import flow_result
 
@@ -360,6 +366,270 @@ async def test_another_value_of_the_same_look_is_another_state(works: Works, lim
     (again,) = await room.asked()
     await room.answer(again)
     assert saw == [{"limit": limit}]
+
+
+class Payout(BaseModel):
+    """A state whose order of keys and forms of numbers a node can see."""
+
+    send: dict[str, Any] = Field(default_factory=lambda: {"anna": 1, "bob": 0.0})
+    extra: Any = 0
+    big: Any = 10**15
+    wide: float = 1e22
+    receipt: str = ""
+
+
+def payout(*, asks: bool = True) -> Flow:
+    """Behind a gate, an effect for each item that asks nobody, then one that asks."""
+
+    async def work(state: Payout, ctx: FlowContext) -> dict[str, Any]:
+        for who, much in state.send.items():
+            await ctx.call("note", {"text": f"{who} {much!r} {state.extra!r} {state.big!r}"})
+        return {"receipt": await ctx.call("pay", {"text": "x"})} if asks else {}
+
+    flow = Flow("f", state=Payout)
+    return flow.node("place", work, pause=lambda state: {"send": state.send}).end("place")
+
+
+SAID = ["anna 1 0 1000000000000000", "bob 0.0 0 1000000000000000"]
+
+SAME_BY_VALUE: list[Any] = [
+    {"send": {"bob": 0.0, "anna": 1}},
+    {"send": {"anna": 1.0, "bob": 0.0}},
+    {"send": {"anna": 1, "bob": 0}},
+    {"send": {"anna": 1, "bob": -0.0}},
+    {"extra": 0.0},
+    {"big": 1e15},
+]
+
+
+def notes(works: Works) -> list[str]:
+    return [fact["text"] for fact in works.ledger.of("note")]
+
+
+@pytest.mark.parametrize("update", SAME_BY_VALUE, ids=str)
+async def test_an_equal_state_of_another_form_runs_no_effect_behind_an_open_gate_again(
+    works: Works, store: str | None, update: Any
+) -> None:
+    room = works.process(payout(), store=store)
+    await room.run({})
+    await room.run(YES)
+    for _ in range(2):
+        with changed():
+            await written(room, update)
+    assert (notes(works), works.ran("pay")) == (SAID, 0)
+
+
+@pytest.mark.parametrize("update", SAME_BY_VALUE, ids=str)
+def test_nor_does_it_in_a_synchronous_graph(works: Works, store: str | None, update: Any) -> None:
+    app = works.process(payout(), store=store).app
+    app.invoke({}, CONFIG)
+    if works.port == "signed":
+        (asked,) = open_questions(app.get_state(CONFIG))
+        port = LangGraphApproval(KEYS)
+        app.invoke(Command(resume={asked.id: port.resume_value(asked, YES)}), CONFIG)
+        with changed():
+            app.invoke(Command(update=update), CONFIG)
+    assert notes(works) == (SAID if works.port == "signed" else [])
+
+
+@pytest.mark.parametrize("update", SAME_BY_VALUE, ids=str)
+async def test_an_equal_state_of_another_form_beside_an_answer_is_asked_about_anew(
+    works: Works, store: str | None, update: Any
+) -> None:
+    room = works.process(payout(asks=False), store=store)
+    await room.run({})
+    (asked,) = await room.asked()
+    await given(room, asked, update)
+    await room.app.ainvoke(None, CONFIG)
+    assert notes(works) == []
+    (again,) = await room.asked()
+    await room.answer(again)
+    assert len(notes(works)) == 2
+
+
+@pytest.mark.parametrize("saver", ["memory", "sqlite"])
+async def test_an_untouched_state_goes_on_in_another_process(
+    works: Works, store: str | None, saver: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        kept: Any = InMemorySaver()
+        if saver == "sqlite":
+            opened = AsyncSqliteSaver.from_conn_string(str(tmp_path / "threads.db"))
+            kept = await stack.enter_async_context(opened)
+        lasting = "shared" if store else None
+        rooms = [works.process(payout(), store=lasting, saver=kept) for _ in range(3)]
+        await rooms[0].run({})
+        await rooms[1].run(YES)
+        assert (await rooms[2].run(YES)).status == "done"
+    assert (notes(works), works.ran("pay")) == (SAID, 1)
+
+
+EDITS: list[Any] = [
+    {"send": {"bob": 2, "anna": 1}},
+    {"extra": 0.0},
+    {"extra": -0.0},
+    {"big": 1e15},
+    {"wide": 1e23},
+]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=str)
+async def test_what_a_reviewers_edit_ran_does_not_run_again_in_another_form(
+    works: Works, store: str | None, edit: Any
+) -> None:
+    room = works.process(payout(), store=store)
+    await room.run({})
+    await room.run(ApprovalDecision(kind="edit", edited_args=edit))
+    once = notes(works)
+    assert (await room.run(YES)).status == "done"
+    assert len(once) == 2
+    assert (notes(works), works.ran("pay")) == (once, 1)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=str)
+async def test_nor_in_a_local_run(works: Works, store: str | None, edit: Any) -> None:
+    flow, executor = payout(), local(works, store)
+    paused = await flow.run({}, executor=executor)
+    decision = ApprovalDecision(kind="edit", edited_args=edit)
+    paused = await flow.run(checkpoint=paused.checkpoint, decision=decision, executor=executor)
+    once = notes(works)
+    await flow.run(checkpoint=paused.checkpoint, decision=YES, executor=executor)
+    assert len(once) == 2
+    assert (notes(works), works.ran("pay")) == (once, 1)
+
+
+@pytest.mark.parametrize("update", SAME_BY_VALUE, ids=str)
+async def test_a_local_run_begun_again_with_an_equal_state_of_another_form_passes_no_used_gate(
+    works: Works, store: str | None, update: Any
+) -> None:
+    flow, executor = payout(), local(works, store)
+    paused = await flow.run({}, executor=executor, run_id="order-7")
+    await flow.run(checkpoint=paused.checkpoint, decision=YES, executor=executor)
+    with pytest.raises(ApprovalAlreadyDecided, match="another run_id"):
+        await flow.run(update, executor=executor, run_id="order-7")
+    again = await flow.run({}, executor=executor, run_id="order-7")
+    assert (again.status, notes(works), works.ran("pay")) == ("paused", SAID, 0)
+
+
+class Tally(Board):
+    """A field of every kind of rule."""
+
+    table: Annotated[dict[str, int], Merge.union] = Field(default_factory=dict)
+    most: Annotated[int, Merge.max] = 0
+    sum_: Annotated[int, Merge.sum] = 0
+
+
+UNMERGEABLE: list[Any] = [
+    {"log": 5},
+    {"log": [{"a": 1}]},
+    {"seen": "x"},
+    {"table": [1]},
+    {"most": "x"},
+    {"sum_": {}},
+]
+
+
+def tallied(works: Works) -> Flow:
+    return Flow("f", state=Tally).node("place", works.node("place"), pause=shown).end("place")
+
+
+@pytest.mark.parametrize("update", UNMERGEABLE, ids=str)
+async def test_a_clients_write_that_cannot_be_merged_changes_nothing(
+    works: Works, store: str | None, update: Any
+) -> None:
+    room = works.process(tallied(works), store=store)
+    await room.run({"log": ["a"], "n": 1})
+    before = (await room.app.aget_state(CONFIG)).values
+    (asked,) = await room.asked()
+    for _ in range(2):
+        await written(room, update)
+    assert (await room.app.aget_state(CONFIG)).values == before
+    assert [one async for one in room.app.aget_state_history(CONFIG)]
+    await given(room, asked)  # the answer to what was shown before
+    assert works.ran("place") == 1
+    assert (await room.app.aget_state(CONFIG)).values["log"] == ["a", "place"]
+
+
+async def test_of_two_writes_of_a_client_those_that_can_be_merged_are(works: Works) -> None:
+    room = works.process(tallied(works), store="lasting")
+    await room.run({"log": ["a"]})
+    await written(room, [("log", 5), ("log", ["b"])])
+    values = (await room.app.aget_state(CONFIG)).values
+    assert values["log"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("as_pairs", [True, False])
+async def test_of_a_clients_writes_to_one_field_the_last_one_holds_and_the_gate_asks_about_it(
+    works: Works, store: str | None, *, as_pairs: bool
+) -> None:
+    room = works.process(works.gated(), store=store)
+    await room.run({})
+    (asked,) = await room.asked()
+    if as_pairs:
+        await written(room, [("n", 7), ("n", 8)])
+    else:
+        for n in (7, 8):
+            await written(room, {"n": n})
+    assert (await room.app.aget_state(CONFIG)).values["n"] == 8
+    assert [one async for one in room.app.aget_state_history(CONFIG)]
+    if works.port == "signed":
+        with pytest.raises(ValidationError):
+            await room.app.ainvoke(room.signed(asked), CONFIG)
+    assert works.ran("place") == 0
+    (again,) = await room.asked()
+    assert again.value["request"]["arguments"] == {"n": 8}
+    await room.answer(again)
+    assert works.ran("place") == 1
+
+
+async def test_a_clients_write_is_no_conflict_with_a_nodes(works: Works) -> None:
+    async def asks(_state: Board, ctx: FlowContext) -> dict[str, Any]:
+        return {"receipt": await ctx.call("pay", {"text": "x"})}
+
+    flow = Flow("f", state=Board).node("a", works.node("a")).node("b", asks)
+    room = works.process(flow.start("a", "b").end("a", "b"), store="lasting")
+    await room.run({})
+    as_if = [("aa_flow", {"node": "c", "ran": True}), ("receipt", "a client's")]
+    await written(room, as_if)
+    done = await room.run(YES)
+    assert (done.status, works.ran("pay"), works.ran("a")) == ("done", 1, 1)
+    assert done.state.receipt != "a client's"
+
+
+@pytest.mark.parametrize("update", [{"n": "bad"}, {"log": {"__overwrite__": 5}}], ids=str)
+async def test_a_clients_write_that_does_not_hold_leaves_the_thread_readable_and_a_new_run_open(
+    works: Works, store: str | None, update: Any
+) -> None:
+    room = works.process(works.gated(), store=store)
+    await room.run({})
+    with pytest.raises(FlowError, match="does not hold"):
+        await written(room, update)
+    assert (await room.app.aget_state(CONFIG)).next == ("place",)
+    assert [one async for one in room.app.aget_state_history(CONFIG)]
+    assert works.ran("place") == 0
+    await room.run({})
+    assert (await room.run(YES)).status == "done"
+    assert works.ran("place") == 1
+
+
+@pytest.mark.parametrize(
+    "forged", [{}, {"__pregel_resuming": False}, {"__pregel_task_id": "x"}], ids=str
+)
+async def test_no_config_of_a_client_hides_what_ran_before_a_restart(
+    works: Works, forged: Any
+) -> None:
+    async def work(_state: Board, ctx: FlowContext) -> dict[str, Any]:
+        await ctx.call("note", {"text": "behind"})
+        return {"receipt": await ctx.call("pay", {"text": "x"})}
+
+    flow = Flow("f", state=Board).node("place", work).end("place")
+    await works.process(flow).run({})
+    room = works.process(flow)  # another process, whose store in memory has no rows
+    with contextlib.suppress(GraphInterrupt):  # LangGraph takes it for a graph inside another
+        await room.app.ainvoke(None, {"configurable": {**CONFIG["configurable"], **forged}})
+    (asked,) = await room.asked()
+    await room.answer(asked)
+    assert (works.ran("note"), works.ran("pay")) == (1, 1)
 
 
 def local(works: Works, store: str | None) -> Executor:

@@ -16,7 +16,7 @@ from adapter.core.errors import FlowError
 from adapter.core.merge import UNSET
 from adapter.core.types import JsonObject, JsonValue
 from adapter.flow.field import Field
-from adapter.flow.wire import explained
+from adapter.flow.wire import explained, settled
 
 __all__ = ["Fields", "Writes"]
 
@@ -55,6 +55,10 @@ class Fields(Mapping[str, Field]):
         except ValidationError as error:
             msg = f"{where}: the state does not hold: {explained(error)}."
             raise FlowError(msg) from None
+
+    def given(self, values: Mapping[str, Any]) -> JsonObject:
+        """Return what nodes are given of a state: its fields, in the form that lasts."""
+        return {name: settled(values[name]) for name in self._fields if name in values}
 
     def initial(self, state: Any) -> JsonObject:
         """Return the JSON a run begins with.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from adapter.core.canonical import digest
+from pydantic_core import to_json
+
+from adapter.core.canonical import canonical_bytes, digest, loads
 from adapter.core.errors import FlowError, ToolArgsInvalid
 from adapter.core.gates import Gate, gate_spec
-from adapter.core.types import JsonObject, JsonValue
+from adapter.core.types import JsonObject
 from adapter.flow.kinds import Node
 from adapter.flow.shape import Shape
 from adapter.flow.wire import jsonable
@@ -39,7 +40,12 @@ async def gate_of(
 
     def validate(edit: JsonObject) -> JsonObject:
         try:
-            return flow.fields.edited(edit)
+            # As the journal keeps it: a visit that runs again gets the edit from there, and what
+            # was signed has neither an order of keys nor two forms of one number.
+            return flow.fields.edited(loads(canonical_bytes(edit)))
+        except ValueError as error:
+            msg = "Invalid edit: it has no canonical JSON form."
+            raise ToolArgsInvalid(msg) from error
         except FlowError as error:
             msg = f"Invalid edit: {error.message}"
             raise ToolArgsInvalid(msg) from None
@@ -76,10 +82,18 @@ def gate_state(flow: Shape, values: JsonObject, told: JsonObject) -> str:
 
     Args:
         flow: Another version of it is another thing to approve.
-        values: JSON of the state as the superstep began.
+        values: What its nodes are given, ``settled``.
         told: What the run keeps besides: its id, visits and counts name the calls of a visit.
+
+    Raises:
+        FlowError: The values have no JSON form.
     """
-    return state_digest({"flow": flow.digest, "values": values, "told": told})
+    kept = json.dumps(told, sort_keys=True)
+    try:
+        return state_digest({"flow": flow.digest, "values": values, "told": kept})
+    except ValueError as error:
+        msg = f"flow {flow.name!r}: the state holds something that is no JSON."
+        raise FlowError(msg) from error
 
 
 def grant_digest(flow: Shape, node: str, state: str) -> str:
@@ -88,22 +102,5 @@ def grant_digest(flow: Shape, node: str, state: str) -> str:
 
 
 def state_digest(values: JsonObject) -> str:
-    """Return a digest of a state, the same whatever kept it meanwhile.
-
-    Databases may give back 1e22 as a whole number, and keys in another order.
-    """
-    return digest("flow-state/v2", json.dumps(_exact(values), sort_keys=True))
-
-
-def _exact(value: JsonValue) -> JsonValue:
-    """Return a value so that no two have one form: what is no mapping and no list stays apart."""
-    if isinstance(value, dict):
-        return {name: _exact(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return ["list", *(_exact(one) for one in value)]
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if isinstance(value, float) and not math.isfinite(value):
-            return ["number", repr(value)]
-        # Hexadecimal: decimal text of a very long number is refused by Python.
-        return ["number", "{:x}/{:x}".format(*value.as_integer_ratio())]
-    return value
+    """Return a digest of exactly what a node is given: forms of numbers and order of keys too."""
+    return digest("flow-state/v3", to_json(values))

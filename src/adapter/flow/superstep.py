@@ -67,8 +67,9 @@ class Superstep:
         self._gated = [name for name in names if flow.nodes[name].gated]
         self._barrier = Barrier(self._gated, names)
         self._opened: set[str] = set()
+        self._values = flow.fields.given(progress.values)
         told: JsonObject = {"visits": progress.visits, "counts": progress.counts}
-        self._state = gate_state(flow, progress.values, told)
+        self._state = gate_state(flow, self._values, told)
         for name, made in progress.done.items():
             self._grant(name, made["edited"])
 
@@ -139,7 +140,7 @@ class Superstep:
             gate = await gate_of(
                 self._flow,
                 node,
-                self._progress.values,
+                self._values,
                 state=self._state,
                 group=f"{self._flow.name}:{self._progress.steps}",
             )
@@ -159,9 +160,9 @@ class Superstep:
             self._barrier.granted(name, edited)
 
     async def _visit(self, node: Node, edited: JsonObject | None) -> JsonObject:
-        values = dict(self._progress.values)
+        values = dict(self._values)
         for _, edit in self._barrier.edits:
-            values |= edit
+            values |= self._flow.fields.given(edit)
         scope = TaskScope(
             task=self,
             context=self._context(node.name),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,7 +11,13 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from adapter.core.types import JsonValue
 
-__all__ = ["checked", "explained", "jsonable"]
+__all__ = ["checked", "explained", "jsonable", "restored", "settled"]
+
+_WIDE = 1e16
+"""Floats from here on are written with an exponent."""
+
+_INTEGERS = range(-(2**63), 2**64)
+"""Whole numbers that a checkpoint can hold."""
 
 
 def jsonable(value: Any) -> JsonValue:
@@ -46,6 +53,31 @@ def checked(value: JsonValue) -> JsonValue:
         elif isinstance(item, str) and not item.isascii():
             item.encode()  # half of a surrogate pair is no text
     return value
+
+
+def settled(value: JsonValue) -> JsonValue:
+    """Return a field's value in the one form that every checkpointer gives back.
+
+    PostgreSQL keeps a field that is a single number as a decimal: a float that is written with an
+    exponent comes back as a whole number, and zero without its sign. Nodes get that form at once,
+    so that what a gate was opened for is what its node is given, however often.
+    """
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    if abs(value) < _WIDE:
+        return value or 0.0
+    whole = int(Decimal(repr(value)))
+    return whole if whole in _INTEGERS else value
+
+
+def restored(value: JsonValue) -> JsonValue:
+    """Return a field's value as it was put into a checkpoint: wider whole numbers were floats."""
+    if type(value) is not int or value in _INTEGERS:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return value
 
 
 def explained(error: ValidationError, field: str | None = None) -> str:

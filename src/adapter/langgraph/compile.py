@@ -12,14 +12,14 @@ from adapter.core.executor import Executor
 from adapter.core.spec import Registry
 from adapter.flow.checkpoint import sealer_for
 from adapter.flow.definition import Flow
-from adapter.langgraph.flowchannels import beginning, schemas
+from adapter.langgraph.flowchannels import FLOW, beginning, schemas
 from adapter.langgraph.flowmeeting import Wiring
 from adapter.langgraph.flownode import FlowNode
 from adapter.langgraph.flowseal import TaskSeal
 from adapter.langgraph.flowtold import Told
 from adapter.langgraph.nodes import executor_for
 from adapter.langgraph.scope import here
-from adapter.langgraph.supersteps import run_of, start_input, write_channels
+from adapter.langgraph.supersteps import run_of, start_input, superstep, write_channels
 
 __all__ = ["FlowGraph", "compile_flow"]
 
@@ -63,6 +63,7 @@ def _beginning(flow: Flow, told: Told) -> Callable[..., list[str]]:
         conf = config.get("configurable", {})
         begun = told.begun(here().thread_id, run_of(conf))
         write_channels(conf, beginning(flow, start_input(conf), begun))
+        superstep(conf, ()).run[FLOW].ends = True
         return list(flow.starts)
 
     return begin

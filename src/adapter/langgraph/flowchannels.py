@@ -1,13 +1,15 @@
 """The channels of a compiled flow: one for each field, and three of the flow's own.
 
 A channel sees all writes of a superstep at once and hands them to the field's merge rule; values
-are JSON throughout.
+are JSON throughout. A client may write anything, and LangGraph merges it whenever the thread is
+read: so no channel raises for it. What nodes write is judged before it is kept (``flowmeeting``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final
+from contextlib import suppress
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from langgraph.channels.base import BaseChannel
 from langgraph.types import Overwrite
@@ -18,10 +20,11 @@ from adapter.core.merge import UNSET, Merge, MergeRule
 from adapter.core.types import JsonObject
 from adapter.flow.field import Field
 from adapter.flow.shape import Shape
+from adapter.flow.wire import restored
 from adapter.langgraph.channels import MergeChannel, as_overwrite
 from adapter.langgraph.flowtold import Told, counted
 
-__all__ = ["COUNTS", "FLOW", "VISITS", "beginning", "schemas"]
+__all__ = ["COUNTS", "FLOW", "VISITS", "Written", "beginning", "schemas"]
 
 FLOW: Final = "aa_flow"
 """Which run it is, how many supersteps ended, and why the flow was denied if it was."""
@@ -32,18 +35,23 @@ VISITS: Final = "aa_visits"
 COUNTS: Final = "aa_loop_counts"
 """Choices of capped routes so far, by ``source->target``."""
 
+Written = tuple[Any, Sequence[Any]]
+"""A reviewer's edit of one field, or UNSET, and a node's writes to it."""
+
 
 class FieldChannel(MergeChannel):
     """Keeps one field of a flow's state as JSON; each field has a class of its own."""
 
     field: ClassVar[Field]
 
-    __slots__ = ()
+    __slots__ = ("ended",)
 
     def __init__(self, typ: Any, key: str = "") -> None:
         """Begin with no value: the flow's start writes every field."""
         BaseChannel.__init__(self, typ, key)
         self.value = UNSET
+        self.ended: dict[str, Written] = {}
+        """What the nodes that ended in this run's superstep wrote here."""
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -52,12 +60,20 @@ class FieldChannel(MergeChannel):
     __hash__ = None
 
     @override
+    def from_checkpoint(self, checkpoint: Any) -> Self:
+        """Return the channel with a saved value."""
+        return super().from_checkpoint(restored(checkpoint))
+
+    @override
     def update(self, values: Sequence[Any]) -> bool:
-        """Replace by reviewers' edits first, then merge the nodes' writes in order.
+        """Replace by reviewers' edits first, then merge the writes in order.
+
+        Of a client's writes, those that cannot be merged change nothing.
 
         Raises:
-            FlowError: Two writes to a field without a declared rule, or they do not go together.
+            FlowError: What this run's nodes wrote does not go together.
         """
+        ended, self.ended = self.ended, {}
         if not values:
             return False
         writes = []
@@ -67,27 +83,42 @@ class FieldChannel(MergeChannel):
                 writes.append(value)
             else:
                 self.value = edit.value
-        if len(writes) > 1 and not self.field.declared:
-            name = self.field.name
-            msg = (
-                f"merge conflict: two nodes wrote the field {name!r} in one superstep. Declare its "
-                f"rule, e.g. {name}: Annotated[…, Merge.last], or let them run one after the other."
-            )
-            raise FlowError(msg)
-        self.value = self.field.merge(self.value, writes)
+        try:
+            self.value = self.field.merge(self.value, writes)
+        except FlowError:
+            if ended:
+                raise
+            self._merge_each(writes)
         return True
+
+    def _merge_each(self, writes: Sequence[Any]) -> None:
+        for write in writes:
+            with suppress(FlowError):
+                self.value = self.field.merge(self.value, [write])
 
 
 class OwnChannel(MergeChannel):
-    """Keeps what the flow itself says; whatever a client writes, the thread stays readable."""
+    """Keeps what the flow itself says; whatever a client writes, the thread stays readable.
 
-    __slots__ = ()
+    Attributes:
+        ends: A node, or the start, ended in this run's superstep.
+        begun: One did in an earlier superstep of this run, so that no task of the present one ran
+            before. Known of this process, and not by what any config says.
+    """
+
+    __slots__ = ("begun", "ends")
+
+    def __init__(self, typ: Any, key: str = "") -> None:
+        """Begin as the rule says."""
+        super().__init__(typ, key)
+        self.ends = self.begun = False
 
     @override
     def update(self, values: Sequence[Any]) -> bool:
         """Hand every write to the rule, which takes what holds of them; never raises."""
         if not values:
             return False
+        self.begun, self.ends = self.begun or self.ends, False
         self.value = self.rule(self.value, list(values))
         return True
 

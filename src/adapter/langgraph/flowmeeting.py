@@ -1,19 +1,59 @@
-"""What the nodes of a compiled flow share: among it, where those of a superstep meet."""
+"""What the nodes of a compiled flow share: where those of a superstep meet, and what they wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from langgraph.checkpoint.base import CheckpointTuple
+
+from adapter.core.errors import FlowError
 from adapter.core.executor import Executor
+from adapter.core.merge import UNSET
+from adapter.core.types import JsonObject
 from adapter.flow.gates import Barrier
 from adapter.flow.shape import Shape
+from adapter.langgraph.channels import as_overwrite
+from adapter.langgraph.flowchannels import FLOW, Written
 from adapter.langgraph.flowseal import TaskSeal
 from adapter.langgraph.flowtold import Told
 from adapter.langgraph.supersteps import Superstep
 
-__all__ = ["Meeting", "Wiring"]
+__all__ = ["Meeting", "Wiring", "ended_before"]
+
+_TASK_ID = "__pregel_task_id"
+
+
+_NOBODY = "00000000-0000-0000-0000-000000000000"
+"""The task under whose id LangGraph keeps what a Command wrote."""
+
+
+def ended_before(
+    conf: Mapping[str, Any], found: CheckpointTuple | None, fields: Iterable[str]
+) -> dict[str, dict[str, Written]]:
+    """Return what other nodes of a superstep wrote in earlier runs of it, by node and field.
+
+    Args:
+        conf: The configurable part of the running task's config.
+        found: What the checkpointer holds of the superstep.
+        fields: Names of the flow's.
+    """
+    names: dict[str, str] = {}
+    wrote: dict[str, dict[str, Written]] = {}
+    known = set(fields)
+    for task, channel, value in (found.pending_writes or ()) if found is not None else ():
+        if task in (_NOBODY, conf.get(_TASK_ID)):
+            continue
+        if channel == FLOW and isinstance(value, Mapping) and value.get("ran") is True:
+            names[task] = str(value.get("node"))
+        elif channel in known:
+            edit = as_overwrite(value)
+            before, writes = wrote.setdefault(task, {}).get(channel, (UNSET, ()))
+            wrote[task][channel] = (
+                (before, [*writes, value]) if edit is None else (edit.value, writes)
+            )
+    return {names[task]: made for task, made in wrote.items() if task in names}
 
 
 @dataclass(slots=True)
@@ -59,3 +99,44 @@ class Wiring:
         meeting.present -= 1
         if not meeting.present:
             self.meetings.pop((id(step.run), step.checkpoint_id), None)
+
+    def ended(
+        self,
+        step: Superstep,
+        node: str,
+        made: Mapping[str, Written],
+        values: JsonObject,
+        earlier: Mapping[str, Mapping[str, Written]],
+    ) -> None:
+        """Note what a node wrote, if it goes together with what its superstep's others wrote.
+
+        Judged here and not when LangGraph merges: there, nobody can tell it from what a client
+        wrote, and a thread that holds it could not even be read.
+
+        Args:
+            step: The superstep.
+            node: The node.
+            made: What it wrote, by field.
+            values: Those the superstep began with.
+            earlier: What nodes wrote that ended in an earlier run of the superstep.
+
+        Raises:
+            FlowError: Names the nodes and the field.
+        """
+        step.run[FLOW].ends = True
+        for name, written in made.items():
+            others = step.run[name].ended
+            others[node] = written
+            past = {one: wrote[name] for one, wrote in earlier.items() if name in wrote}
+            self._judge(name, dict(sorted({**past, **others}.items())), values)
+
+    def _judge(self, name: str, written: Mapping[str, Written], values: JsonObject) -> None:
+        fields = self.flow.fields
+        writes = {node: {name: made} for node, (_, made) in written.items() if made}
+        edits = [edit for edit, _ in written.values() if edit is not UNSET]
+        try:
+            fields.conflict(writes)
+            fields.apply({**values, name: edits[-1]} if edits else values, writes.values())
+        except FlowError as error:
+            msg = f"flow {self.flow.name!r}, superstep of {', '.join(writes)}: {error.message}"
+            raise FlowError(msg) from error

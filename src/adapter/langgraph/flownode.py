@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.config import get_config
 from langgraph.types import Command, Interrupt
 from typing_extensions import override
@@ -17,11 +18,11 @@ from adapter.flow.kinds import Node
 from adapter.flow.visit import journaled
 from adapter.langgraph.bridge import run_sync
 from adapter.langgraph.flowchannels import FLOW
-from adapter.langgraph.flowmeeting import Wiring
+from adapter.langgraph.flowmeeting import Wiring, ended_before
 from adapter.langgraph.flowvisit import Visit
 from adapter.langgraph.host import configurable, is_sent
 from adapter.langgraph.scope import own_task
-from adapter.langgraph.supersteps import superstep
+from adapter.langgraph.supersteps import last_pause, pauses_at, superstep
 
 __all__ = ["FlowNode"]
 
@@ -46,19 +47,37 @@ class FlowNode(Runnable[Any, Any]):
     @override
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_kwargs: Any) -> Any:
         """Run in a synchronous graph."""
-        pauses = self._wiring.seal.look(configurable())
-        return run_sync(self._visited(input, pauses, threads=True))
+        asked, crowd = self._may_have_run()
+        at = pauses_at(configurable()) if asked or crowd else None
+        found = None if at is None else at[0].get_tuple(at[1])
+        pauses = last_pause(configurable(), found) if asked else ()
+        return run_sync(self._visited(input, found, pauses, threads=True))
 
     @override
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **_kwargs: Any
     ) -> Any:
         """Run in an asynchronous graph."""
-        pauses = await self._wiring.seal.alook(configurable())
-        return await self._visited(input, pauses, threads=False)
+        asked, crowd = self._may_have_run()
+        at = pauses_at(configurable()) if asked or crowd else None
+        found = None if at is None else await at[0].aget_tuple(at[1])
+        pauses = last_pause(configurable(), found) if asked else ()
+        return await self._visited(input, found, pauses, threads=False)
+
+    def _may_have_run(self) -> tuple[bool, bool]:
+        """Tell whether this task may have paused before, and others of its superstep ended."""
+        conf = configurable()
+        step = superstep(conf, self._wiring.flow.nodes)
+        again = not step.run[FLOW].begun
+        return self._wiring.seal.wanted(conf, again=again), again and len(step.active) > 1
 
     async def _visited(
-        self, given: Mapping[str, Any], pauses: Sequence[Interrupt], *, threads: bool
+        self,
+        given: Mapping[str, Any],
+        found: CheckpointTuple | None,
+        pauses: Sequence[Interrupt],
+        *,
+        threads: bool,
     ) -> Command[Any]:
         flow = self._wiring.flow
         if is_sent(get_config()):
@@ -68,7 +87,7 @@ class FlowNode(Runnable[Any, Any]):
             )
             raise FlowError(msg)
         told = given.get(FLOW)
-        values = {name: given[name] for name in flow.fields if name in given}
+        values = flow.fields.given(given)
         with own_task(values, journaled=journaled(self._node, self.executor)) as scope:
             assert scope.context is not None  # noqa: S101 - own_task sets it
             # The run stands in the turn's place: what may run once in a run is known by it.
@@ -85,6 +104,7 @@ class FlowNode(Runnable[Any, Any]):
                 ctx=scope.context,
                 step=superstep(configurable(), flow.nodes),
                 wait=self._wait(threads=threads),
+                earlier=ended_before(configurable(), found, flow.fields),
             )
             return await one.run(pauses)
 

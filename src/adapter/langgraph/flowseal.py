@@ -19,7 +19,6 @@ from adapter.core.sealing import Sealer
 from adapter.core.signing import APPROVAL_TYPE
 from adapter.core.types import CallContext, JsonObject, JsonValue
 from adapter.langgraph.host import task_answers
-from adapter.langgraph.supersteps import is_resumed, last_pause, pauses_at
 
 __all__ = ["STATE", "TaskSeal"]
 
@@ -48,19 +47,14 @@ class TaskSeal:
         """Whether the executor's store outlives this process."""
         return bool(getattr(self.executor.store, "durable", True))
 
-    def wanted(self, conf: Mapping[str, Any]) -> bool:
-        """Tell whether the running task may have paused before, so that its pause must be read."""
-        return task_answers(conf).keyed > 0 or (not self.durable and is_resumed(conf))
+    def wanted(self, conf: Mapping[str, Any], *, again: bool) -> bool:
+        """Tell whether the running task may have paused before, so that its pause must be read.
 
-    def look(self, conf: Mapping[str, Any]) -> tuple[Interrupt, ...]:
-        """Return the running task's last pauses, from a synchronous graph's thread."""
-        at = pauses_at(conf) if self.wanted(conf) else None
-        return () if at is None else last_pause(conf, at[0].get_tuple(at[1]))
-
-    async def alook(self, conf: Mapping[str, Any]) -> tuple[Interrupt, ...]:
-        """Return the running task's last pauses."""
-        at = pauses_at(conf) if self.wanted(conf) else None
-        return () if at is None else last_pause(conf, await at[0].aget_tuple(at[1]))
+        Args:
+            conf: The configurable part of its config.
+            again: Its superstep may have been run before.
+        """
+        return task_answers(conf).keyed > 0 or (not self.durable and again)
 
     async def open(
         self, conf: Mapping[str, Any], ctx: CallContext, pauses: Sequence[Interrupt]

@@ -22,6 +22,7 @@ from adapter.core.errors import (
     ApprovalPending,
     ToolUsageError,
 )
+from adapter.core.merge import UNSET
 from adapter.core.outcomes import plain_reason
 from adapter.core.store import CallRow
 from adapter.core.types import CallContext, CallStatus, JsonObject, JsonValue
@@ -31,7 +32,7 @@ from adapter.flow.kinds import Node
 from adapter.flow.results import FlowProgress
 from adapter.flow.visit import visit
 from adapter.langgraph.approval import LangGraphApproval
-from adapter.langgraph.flowchannels import COUNTS, FLOW, VISITS
+from adapter.langgraph.flowchannels import COUNTS, FLOW, VISITS, Written
 from adapter.langgraph.flowmeeting import Wiring
 from adapter.langgraph.host import configurable, pause_id, task_answers
 from adapter.langgraph.supersteps import Superstep
@@ -62,6 +63,7 @@ class Visit:
     Attributes:
         passed: Whether all gates of the superstep are open, for this state.
         opened: Whether the own one is.
+        earlier: What the superstep's others wrote that ended in an earlier run of it.
     """
 
     wiring: Wiring
@@ -71,6 +73,7 @@ class Visit:
     ctx: CallContext
     step: Superstep
     wait: float
+    earlier: Mapping[str, Mapping[str, Written]]
     passed: bool = False
     opened: bool = False
     _bound: str | None = field(default=None, init=False)
@@ -201,7 +204,7 @@ class Visit:
             made = await visit(
                 self.wiring.flow,
                 self.node,
-                {**self.values, **(edited or {})},
+                {**self.values, **self.wiring.flow.fields.given(edited or {})},
                 executor=self.wiring.executor,
                 number=self._number,
                 run_id=self.ctx.run_id,
@@ -216,11 +219,11 @@ class Visit:
     def _command(self, made: JsonObject) -> Command[Any]:
         if made.get("denied") is not None:
             return self._denied(made["denied"], ran=True)
-        name = self.node.name
-        update: list[tuple[str, Any]] = [
-            (field, Overwrite(value)) for field, value in (made["edited"] or {}).items()
-        ]
-        update += [(field, write) for field, writes in made["writes"].items() for write in writes]
+        name, writes, edits = self.node.name, made["writes"], made["edited"] or {}
+        wrote = {one: (edits.get(one, UNSET), writes.get(one, ())) for one in {**edits, **writes}}
+        self.wiring.ended(self.step, name, wrote, self.values, self.earlier)
+        update: list[tuple[str, Any]] = [(one, Overwrite(value)) for one, value in edits.items()]
+        update += [(one, write) for one, several in writes.items() for write in several]
         update += [(VISITS, {name: self._number}), (FLOW, {"node": name, "ran": True})]
         if made["counts"]:
             update.append((COUNTS, made["counts"]))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import Command
+from pydantic import BaseModel
 from tests.support.flows import CONFIG, Board, Works, shown
 from tests.support.toolkit import NO, YES, Bench
 from typing_extensions import TypedDict
@@ -19,6 +20,7 @@ from adapter import (
     ApprovalDecision,
     ConfigurationError,
     Executor,
+    Merge,
     Registry,
     ToolUsageError,
 )
@@ -103,8 +105,55 @@ async def test_two_writers_of_a_field_without_a_rule_are_a_conflict(works: Works
         .start("a", "b")
         .end("a", "b")
     )
-    with pytest.raises(FlowError, match=r"merge conflict.*'n'"):
-        await works.process(flow).run({})
+    one = works.process(flow)
+    inputs: list[Any] = [{}, None]
+    for given in inputs:  # and again when it goes on, with what the other one wrote before
+        with pytest.raises(FlowError, match=r"superstep of a, b: merge conflict.*'n'"):
+            await one.run(given)
+    assert (await one.app.aget_state(CONFIG)).values["n"] in (1, 2)
+
+
+async def test_they_are_one_also_where_the_other_ended_in_an_earlier_run(works: Works) -> None:
+    async def asks(_state: Board, ctx: FlowContext) -> dict[str, Any]:
+        return {"receipt": await ctx.call("pay", {"text": "x"})}
+
+    flow = (
+        Flow("f", state=Board)
+        .node("a", lambda _state: {"receipt": "mine"})
+        .node("b", asks)
+        .start("a", "b")
+        .end("a", "b")
+    )
+    saver = InMemorySaver()
+    await works.process(flow, store="shared", saver=saver).run({})
+    later = works.process(flow, store="shared", saver=saver)
+    for given in (YES, None):
+        with pytest.raises(FlowError, match=r"superstep of a, b: merge conflict.*'receipt'"):
+            await later.run(given)
+    assert works.ran("pay") == 1
+
+
+async def test_writes_that_a_rule_of_ones_own_refuses_fail_the_node_and_the_thread_stays_readable(
+    works: Works,
+) -> None:
+    def picky(current: int | None, writes: list[int]) -> int:
+        if len(set(writes)) > 1:
+            msg = "they differ"
+            raise ValueError(msg)
+        return (current or 0) + writes[0]
+
+    class Picky(BaseModel):
+        n: Annotated[int, Merge.custom(picky)] = 0
+
+    def flow(second: int) -> Flow:
+        made = Flow("f", state=Picky).node("a", lambda _state: {"n": 1})
+        return made.node("b", lambda _state: {"n": second}).start("a", "b").end("a", "b")
+
+    one = works.process(flow(2), saver=InMemorySaver())
+    with pytest.raises(FlowError, match="raised ValueError"):
+        await one.run({})
+    assert (await one.app.aget_state(CONFIG)).values["n"] == 1
+    assert (await works.process(flow(1), saver=InMemorySaver()).run({})).state == Picky(n=1)
 
 
 async def test_the_state_is_json_on_the_wire(works: Works) -> None:
