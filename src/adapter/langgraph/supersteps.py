@@ -16,7 +16,6 @@ from adapter.langgraph.host import CHECKPOINTER, NAMESPACE, can_pause
 
 __all__ = [
     "Superstep",
-    "is_resumed",
     "last_pause",
     "pauses_at",
     "replace_pauses",
@@ -26,7 +25,6 @@ __all__ = [
     "write_channels",
 ]
 
-_RESUMING = "__pregel_resuming"
 _TASK_ID = "__pregel_task_id"
 _READ = "__pregel_read"
 _SEND = "__pregel_send"
@@ -71,11 +69,6 @@ def superstep(conf: Mapping[str, Any], names: Iterable[str]) -> Superstep:
         checkpoint_id=str((conf.get(_CHECKPOINT_MAP) or {}).get(namespace, "")),
         active=tuple(sorted(name for name, made in triggers.items() if made.is_available())),
     )
-
-
-def is_resumed(conf: Mapping[str, Any]) -> bool:
-    """Tell whether this run goes on from a checkpoint instead of beginning with input."""
-    return bool(conf.get(_RESUMING))
 
 
 def start_input(conf: Mapping[str, Any]) -> Any:
