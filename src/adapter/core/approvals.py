@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
 
 from adapter.core.answers import Answer, AnswerCheck, Refusal
 from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import InvalidAnswer
 from adapter.core.keys import KeyRing
-from adapter.core.signing import check_seal, sign_answer
+from adapter.core.signing import Binding, check_seal, sign_answer
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
 
@@ -24,6 +24,7 @@ __all__ = [
     "AnswerCheck",
     "ApprovalDecision",
     "ApprovalPort",
+    "BoundRow",
     "Question",
     "Refusal",
     "sign_decision",
@@ -45,6 +46,46 @@ class Question:
     binding: str
     request: JsonObject
     check: AnswerCheck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundRow(CallRow):
+    """A row that asked, with the binding of its question: what an answer to it must name.
+
+    A place in the host is not enough: where the answer that was taken at a place is lost, the
+    next question gets that place, and its id.
+    """
+
+    binding: str
+
+    @classmethod
+    def of(cls, row: CallRow, request: JsonObject, audience: str) -> Self:
+        """Return a row with its binding.
+
+        Args:
+            row: The row.
+            request: What it asked.
+            audience: Id of this installation.
+        """
+        binding = Binding(
+            audience=audience,
+            thread_id=row.thread_id,
+            checkpoint_ns=row.checkpoint_ns,
+            task_id=row.task_id,
+            tool_call_id=row.tool_call_id,
+            tool=row.tool,
+            kind=row.kind,
+            arguments_digest=request["request_digest"],
+            schema_digest=row.schema_digest,
+            policy_digest=row.policy_digest,
+            allowed=tuple(request["allowed"]),
+            quorum=row.quorum_need,
+            issued_at=row.issued_at,
+            expires_at=row.expires_at,
+            approval_id=row.approval_id,
+        )
+        known: dict[str, Any] = {one.name: getattr(row, one.name) for one in fields(CallRow)}
+        return cls(**known, binding=binding.hex())
 
 
 class ApprovalPort(Protocol):
@@ -100,7 +141,11 @@ class ApprovalPort(Protocol):
         ...
 
     def answers_now(self, row: CallRow) -> bool:
-        """Tell whether this run's own input answers the row's question by id."""
+        """Tell whether this run's own input answers the row's question by id.
+
+        Of a BoundRow, tell whether it is an answer to that question, and not to a later one that
+        has its id now.
+        """
         ...
 
     def discard_used(self, row: CallRow) -> None:
@@ -120,7 +165,10 @@ class ApprovalPort(Protocol):
         ...
 
     def revisit(self, row: CallRow) -> None:
-        """Take the saved answer of a settled row's question, to keep later positions right."""
+        """Take the saved answer of a settled row's question, to keep later positions right.
+
+        Of a BoundRow, nothing but answers to that question.
+        """
         ...
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from adapter.core.approvals import Answer, ApprovalPort, Refusal
+from adapter.core.approvals import Answer, ApprovalPort, BoundRow, Refusal
 from adapter.core.budgets import exceeded
 from adapter.core.errors import ApprovalAlreadyDecided, ApprovalExpired
 from adapter.core.journal import Journal
@@ -142,6 +142,8 @@ class Asker:
         event = self.journal.audit.event(
             "expired", work.ctx, work.subject, once=True, reason="nobody answered in time"
         )
+        if row.request is not None:
+            row = BoundRow.of(row, row.request, await self._installation())
         self.port.revisit(row)
         changed, _ = await self.journal.close(
             work.ctx, work.subject, CallStatus.EXPIRED, outcome, events=[event]

@@ -124,11 +124,13 @@ class Confirmer:
         if row.status is CallStatus.SUSPENDED:
             # The tool's own question comes next: a used approval is no answer to it.
             port.discard_used(row)
-            if self.past.again(work, row):
+            if await self.past.again(work, row):
                 return row
-        if self.past.retried(row) or self.past.takeover(work, row):
+        # Its answer is in the row, also where the host lost it: nobody is asked a second time.
+        used = row.status is CallStatus.SUSPENDED and row.decision is not None and port.in_graph
+        if used or await self.past.retried(row) or self.past.takeover(work, row):
             port.discard_used(row)
-            port.revisit(row)
+            await self.past.revisit(row)
             validate = self.registry.schemas[work.spec.name].validate
             return Again(arguments=executed_before(work, row, validate))
         if row.status not in OPEN:

@@ -98,9 +98,9 @@ class Opening:
             row = await self.asker.open(work, rule, ())
             if row.status is CallStatus.SUSPENDED:
                 port.discard_used(row)
-                if self.past.again(work, row):
+                if await self.past.again(work, row):
                     return await self._over(row)
-            if self._granted(row):
+            if await self._granted(row):
                 self._check_state(row)
                 return await self._once_more(row)
             if row.status not in OPEN:
@@ -117,10 +117,10 @@ class Opening:
         await self.decider.close(work, answer)
         return await self._over(await self._row() or row)  # somebody else was quicker
 
-    def _granted(self, row: CallRow) -> bool:
+    async def _granted(self, row: CallRow) -> bool:
         """Tell whether the row has its grant, and the visit behind it has not ended."""
         waits = row.status is CallStatus.SUSPENDED and row.fence > 0
-        return waits or self.past.retried(row) or self.past.takeover(self.work, row)
+        return waits or await self.past.retried(row) or self.past.takeover(self.work, row)
 
     def _check_state(self, row: CallRow) -> None:
         """Refuse to go on with a state that nobody approved.
@@ -141,7 +141,7 @@ class Opening:
         port = self.asker.port
         port.discard_used(row)
         before = port.position()
-        port.revisit(row)
+        await self.past.revisit(row)
         taken_at = None
         if row.interrupt_id is not None and port.position() == before:
             # The host kept no answer to this question, so the first question behind the gate
@@ -197,7 +197,7 @@ class Opening:
             ApprovalAlreadyDecided: The grant is spent.
         """
         if row is not None and row.status is CallStatus.FAILED:
-            self.asker.port.revisit(row)
+            await self.past.revisit(row)
             msg = (
                 f"The gate before {self.gate.node} was opened and the node failed; its approval is "
                 "used up and the node does not run again. Begin a new run: it asks again. In a "

@@ -6,11 +6,11 @@ The recorded outcome comes back, unless this very run tries to use its answer a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from adapter.core.answers import completed
-from adapter.core.approvals import ApprovalPort
+from adapter.core.approvals import ApprovalPort, BoundRow
 from adapter.core.budgets import exceeded
 from adapter.core.errors import AdapterError, ApprovalExpired, PolicyDenied, StoreUnavailable
 from adapter.core.journal import Journal
@@ -43,12 +43,15 @@ class Past:
         port: How people are asked, if anybody is.
         clock: Milliseconds since the epoch.
         once: Waits for other calls that have the same row.
+        audience: Id of this installation inside every binding; None takes the store's.
     """
 
     journal: Journal
     port: ApprovalPort | None
     clock: Callable[[], int]
     once: Once
+    audience: str | None = None
+    _audience: list[str] = field(default_factory=list, init=False, repr=False)
 
     async def spent(self, work: Work, scope: str) -> NoReturn:
         """Close a call whose counter has nothing left.
@@ -70,9 +73,8 @@ class Past:
         outcome = self.journal.outcome(row)
         # An answer to an expired question was never used: it comes too late, that is all.
         expired = row.status is CallStatus.EXPIRED
-        if _replayable(row, outcome) and (expired or not self.again(work, row)):
-            if self.port is not None:
-                self.port.revisit(row)
+        if _replayable(row, outcome) and (expired or not await self.again(work, row)):
+            await self.revisit(row)
             await self.journal.record(
                 "replayed", work.ctx, work.subject, part=_reader(work), once=True
             )
@@ -116,14 +118,33 @@ class Past:
             await self.journal.store.append([self.journal.ran_out(work.ctx, work.subject, row)])
         return row
 
-    def again(self, work: Work, row: CallRow) -> bool:
+    async def again(self, work: Work, row: CallRow) -> bool:
         """Tell whether this run, and not the one that claimed, answers the row's question by id."""
-        port = self.port
-        if port is None or another(work, row):
+        if another(work, row) or row.run_id == work.ctx.run_token:
             return False
-        return port.answers_now(row) and row.run_id != work.ctx.run_token
+        return await self._answered(row)
 
-    def retried(self, row: CallRow) -> bool:
+    async def revisit(self, row: CallRow) -> None:
+        """Take the saved answers to a row's question, and to no other."""
+        if self.port is not None:
+            self.port.revisit(await self._bound(row))
+
+    async def _answered(self, row: CallRow) -> bool:
+        """Tell whether this run brings an answer to this very question, whatever its id is now."""
+        port = self.port
+        if port is None or not port.answers_now(row):
+            return False
+        return port.answers_now(await self._bound(row))
+
+    async def _bound(self, row: CallRow) -> CallRow:
+        if row.request is None or row.interrupt_id is None:
+            return row
+        if not self._audience:
+            stored = self.audience or await self.journal.store.audience(self.journal.ids())
+            self._audience.append(stored)
+        return BoundRow.of(row, row.request, self._audience[0])
+
+    async def retried(self, row: CallRow) -> bool:
         """Tell whether a person let a call that was claimed before run again.
 
         A row that was never claimed is another matter: what a deferred port keeps there is yet to
@@ -133,7 +154,7 @@ class Past:
             row.status is CallStatus.APPROVED
             and row.fence > 0
             and row.decision is not None
-            and (self.port is None or not self.port.answers_now(row))
+            and not await self._answered(row)
         )
 
     def takeover(self, work: Work, row: CallRow) -> bool:

@@ -197,9 +197,9 @@ class Raises:
 
     async def _over(self, work: Work, row: CallRow) -> bool:
         """Return how a question ended; this run's own answer to it was used before."""
-        if self.past.again(work, row):
+        if await self.past.again(work, row):
             raise unusable(row, self.past.clock())
-        self._port.revisit(row)
+        await self.past.revisit(row)
         if row.status in (CallStatus.CLAIMED, CallStatus.IN_DOUBT):
             await self._settle(work, row)
         return row.status in _RAISED

@@ -92,7 +92,7 @@ class Stages:
         """
         ruled = registry if policy is None else policy.over(registry)
         once = Once(journal=journal, port=port, clock=clock, sleep=sleep)
-        past = Past(journal=journal, port=port, clock=clock, once=once)
+        past = Past(journal=journal, port=port, clock=clock, once=once, audience=audience)
         decider = Decider(journal=journal)
         asker: Asker | None = None
         if port is not None:

@@ -6,7 +6,7 @@ LangGraph saves it. This room knows how LangGraph pauses; it knows nothing of to
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from time import time_ns
@@ -19,12 +19,13 @@ from pydantic import ValidationError
 from adapter.core.approvals import (
     Answer,
     ApprovalDecision,
+    BoundRow,
     Question,
     Refusal,
     sign_decision,
 )
 from adapter.core.errors import ConfigurationError, InvalidAnswer, ToolUsageError
-from adapter.core.keys import KeyRing, KeySource
+from adapter.core.keys import KeyRing, KeySource, source_of
 from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
@@ -68,20 +69,21 @@ class LangGraphApproval:
         """Take the keys.
 
         Args:
-            key: A key ring or a source of one (a key file that may be rotated), a shared secret
-                of 16 or more bytes, or None.
+            key: A key ring or a source of one (a key file that may be rotated:
+                ``KeyFileSource(path)`` of `adapter.keyfile`), a shared secret of 16 or more
+                bytes, or None.
             on_invalid: What a bad answer does: ``raise`` LangGraph's invalid resume, or ``ask``
                 the same question again under the same id.
             reviewer: Name put into answers signed here that name nobody.
             clock: Milliseconds since the epoch.
 
         Raises:
-            ConfigurationError: The secret is short or a placeholder.
+            ConfigurationError: The secret is short or a placeholder, or names a file.
         """
         if on_invalid not in ("raise", "ask"):
             msg = f"on_invalid (ADAPTER_ON_INVALID) is 'raise' or 'ask', not {on_invalid!r}."
             raise ConfigurationError(msg)
-        self._source = _source(key)
+        self._source = source_of(key)
         self._ask_again = on_invalid == "ask"
         self._reviewer = reviewer
         self._clock = clock
@@ -152,8 +154,15 @@ class LangGraphApproval:
         return answers.asked, pause_id(answers.namespace, answers.asked)
 
     def answers_now(self, row: CallRow) -> bool:
-        """Tell whether this run answers the row's question by its id."""
-        return row.interrupt_id is not None and row.interrupt_id in resume_map(configurable())
+        """Tell whether this run answers the row's question by its id.
+
+        A later question may have the id of one whose answer LangGraph lost: of a BoundRow, the
+        answer itself tells which of them it is for.
+        """
+        given = resume_map(configurable())
+        if row.interrupt_id is None or row.interrupt_id not in given:
+            return False
+        return not isinstance(row, BoundRow) or _is_for(row, given[row.interrupt_id])
 
     def discard_used(self, row: CallRow) -> None:
         """Drop an unaddressed answer that LangGraph delivers again although the row used it."""
@@ -171,10 +180,16 @@ class LangGraphApproval:
         if row.request is None or row.interrupt_id is None:
             return
         answers = task_answers(configurable())
-        own = [pause_id(answers.namespace, n) for n in range(answers.asked, answers.saved)]
-        if row.interrupt_id in own:
-            for _ in range(own.index(row.interrupt_id) + 1):
-                interrupt(None)
+        if isinstance(row, BoundRow):
+            own = [_is_for(row, value) for value in answers.values[answers.asked :]]
+        else:
+            own = [
+                pause_id(answers.namespace, number) == row.interrupt_id
+                for number in range(answers.asked, answers.saved)
+            ]
+        while any(own):  # in front of its last one are its votes, and what turned out void
+            own.pop(0)
+            interrupt(None)
 
     async def decide(
         self, question: Question, refused: Callable[[Refusal], Awaitable[bool]]
@@ -241,6 +256,13 @@ class LangGraphApproval:
         return sealed_value(self.keys, question.binding, question.request)
 
 
+def _is_for(row: BoundRow, value: Any) -> bool:
+    """Tell whether a resume value is an answer to a row's question, good or bad."""
+    if answer_digest(value) in row.answers:
+        return True
+    return isinstance(value, Mapping) and value.get("binding") == row.binding
+
+
 def _pause(value: JsonObject) -> NoReturn:
     """Pause a task that has no answer: deriving a schema from a type for it would cost the most.
 
@@ -266,10 +288,3 @@ def _refusal(digest: str, delivery: Literal["keyed", "bare", "saved"]) -> Refusa
         "The last answer did not count: it was not a valid signed answer to this request."
     )
     return Refusal(code=error.code, message=error.message, digest=digest, delivery=delivery)
-
-
-def _source(key: bytes | KeyRing | KeySource | None) -> KeySource:
-    if key is None:
-        return KeyRing.random()
-    given: Any = key
-    return given if hasattr(given, "refresh") else KeyRing.from_secret(given)

@@ -50,6 +50,7 @@ class TaskAnswers:
         asked: How many questions the task asked before now.
         saved: How many answers come from the checkpoint.
         keyed: How many answers there are with this run's own, addressed by id.
+        values: Those answers, as they were given.
         bare: Whether an unaddressed answer waits for the next question. In a run that brings
             answers by id it is of an earlier run, and none.
         namespace: The task's checkpoint namespace.
@@ -58,6 +59,7 @@ class TaskAnswers:
     asked: int
     saved: int
     keyed: int
+    values: tuple[Any, ...]
     bare: bool
     namespace: str
 
@@ -145,6 +147,7 @@ def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:
         asked=_count(pad.interrupt_counter),
         saved=saved,
         keyed=have,
+        values=tuple(pad.resume),
         bare=not given and _waits(pad),
         namespace=namespace,
     )

@@ -15,6 +15,7 @@ from langgraph.types import Interrupt
 
 from adapter.core.errors import (
     AdapterError,
+    ApprovalAlreadyDecided,
     CallInProgress,
     ConfigurationError,
     StoreUnavailable,
@@ -55,9 +56,12 @@ def spend(conf: Mapping[str, Any], pauses: Sequence[Interrupt], error: Exception
         pauses: Its last ones.
         error: What the task fails with.
     """
-    ids = _taken(conf, error)
+    taken = _taken(conf, error)
     said = {"code": getattr(error, "code", "failed"), "message": _told(error)}
-    marked = [_marked(pause, said) if pause.id in ids else pause for pause in pauses]
+    marked = [
+        _marked(pause, said) if (pause.id, _binding(pause.value)) in taken else pause
+        for pause in pauses
+    ]
     if marked != list(pauses):
         replace_pauses(conf, marked)
 
@@ -69,13 +73,26 @@ def _place(error: Exception) -> tuple[Any, dict[str, Any]] | None:
     return pauses_at(configurable())
 
 
-def _taken(conf: Mapping[str, Any], error: Exception) -> set[str]:
-    """Return the ids of the questions whose answers this run of the task took."""
+def _taken(conf: Mapping[str, Any], error: Exception) -> set[tuple[str, str]]:
+    """Return the questions whose answers this run of the task took, by id and binding.
+
+    An id alone may be a later question's too, where LangGraph lost the answer of the first.
+    """
     if isinstance(error, _UNUSED) or is_invalid_resume(error):
         return set()
     answers = task_answers(conf)
-    taken = range(min(answers.asked, answers.keyed))
-    return {pause_id(answers.namespace, number) for number in taken}
+    # An answer that is refused because its call used it before is not taken a second time.
+    refused = type(error) is ApprovalAlreadyDecided
+    given = answers.values if refused else answers.values[: answers.asked]
+    return {
+        (pause_id(answers.namespace, number), _binding(value)) for number, value in enumerate(given)
+    }
+
+
+def _binding(value: object) -> str:
+    """Return what question a request or an answer is about; empty where it does not say."""
+    named = value.get("binding") if isinstance(value, Mapping) else None
+    return named if isinstance(named, str) else ""
 
 
 def _marked(pause: Interrupt, said: JsonObject) -> Interrupt:

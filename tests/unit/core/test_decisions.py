@@ -103,7 +103,10 @@ def test_the_longest_reason_is_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"edited_args": "x"}, "edited_args is of type str"), ({"response": 5}, "response is of type int")],
+    [
+        ({"edited_args": "x"}, "edited_args is of type str"),
+        ({"response": 5}, "response is of type int"),
+    ],
 )
 def test_a_field_of_another_type_is_refused_when_the_decision_is_made(
     given: Any, said: str

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.runnables import RunnableConfig, RunnableLambda
@@ -15,9 +19,9 @@ from langgraph.errors import is_invalid_resume
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedState, ToolRuntime
 from langgraph.runtime import Runtime
-from langgraph.types import Command, RetryPolicy, interrupt
+from langgraph.types import Command, Interrupt, RetryPolicy, interrupt
 from pydantic import BaseModel, ValidationError
-from tests.support.room import free, gated, tool_of
+from tests.support.room import KEYS, Clock, free, gated, tool_of
 from tests.support.toolkit import (
     CONFIG,
     NO,
@@ -26,8 +30,10 @@ from tests.support.toolkit import (
     Shop,
     answered,
     asked,
+    asking,
     direct,
     graph_of,
+    of,
 )
 from typing_extensions import TypedDict
 
@@ -35,6 +41,8 @@ from adapter import (
     ApprovalAlreadyDecided,
     ApprovalDecision,
     ApprovalDenied,
+    ApprovalExpired,
+    ApprovalRule,
     ConfigurationError,
     Effects,
     ToolArgsInvalid,
@@ -42,7 +50,8 @@ from adapter import (
     ToolUsageError,
     UnknownTool,
 )
-from adapter.langgraph import bind_context, one_use, run_sync
+from adapter.langgraph import LangGraphApproval, bind_context, one_use, run_sync, tool_node
+from adapter.stores import MemoryStore
 
 pytestmark = pytest.mark.anyio
 
@@ -587,6 +596,364 @@ async def test_a_new_process_replays_finished_calls_too(bench: Bench) -> None:
     out = await other.ainvoke(second.answer(question), CONFIG)
     assert out["said"] == SAID
     assert (bench.ran("rate"), bench.ran("note"), bench.ran("pay")) == (1, 1, 1)
+
+
+# ------------------------------------------------ answers that LangGraph lost, and their ids
+
+
+@dataclass
+class Lost:
+    """A thread whose first call ran, and whose answer LangGraph has no more."""
+
+    shop: Shop
+    app: Any
+    sync: bool
+    first: Interrupt
+
+    async def run(self, given: Any) -> Any:
+        if self.sync:
+            return await asyncio.to_thread(self.app.invoke, given, CONFIG)
+        return await self.app.ainvoke(given, CONFIG)
+
+    async def shown(self) -> Interrupt:
+        (question,) = await asked(self.app)
+        return question
+
+
+def two_payments(shop: Shop, way: str, between: Callable[[], None]) -> tuple[Any, Any]:
+    """A node that pays twice, and its input."""
+    if way == "tool_node":
+        calls = [of("pay", "p1", text="a"), of("pay", "p2", text="b")]
+        return tool_node(shop.registry, executor=shop.executor), asking(*calls, id="m1")
+    first, second = direct("pay", "p1", text="a"), direct("pay", "p2", text="b")
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(first)
+        between()
+        return {"said": [await shop.executor.run(second)]}
+
+    def sell_sync(state: State) -> State:
+        run_sync(shop.executor.run(first))
+        between()
+        return {"said": [run_sync(shop.executor.run(second))]}
+
+    return one_use(sell_sync if way == "sync" else sell), {"messages": []}
+
+
+async def lost(bench: Bench, way: str, cause: str, *, mode: Any = "raise") -> Lost:
+    """Pay once and lose the answer, in a retry within the run or with a write of a crash."""
+    shop = bench.shop(store=bench.store("lasting"), port=LangGraphApproval(KEYS, on_invalid=mode))
+    retried = cause == "retry"
+    node, given = two_payments(shop, way, FailsOnce() if retried else nothing)
+    how: Any = {}
+    if retried:
+        how["retry_policy"] = RetryPolicy(initial_interval=0.001, retry_on=RuntimeError)
+    saver = InMemorySaver()
+    app = graph_of(node, saver, State, **how)
+    sync = way == "sync"
+    await (asyncio.to_thread(app.invoke, given, CONFIG) if sync else app.ainvoke(given, CONFIG))
+    (question,) = await asked(app)
+    one = Lost(shop, app, sync, question)
+    before = deepcopy(dict(saver.writes))
+    with pytest.raises(ApprovalAlreadyDecided) if retried else nullcontext():
+        await one.run(shop.answer(question))
+    if not retried:
+        saver.writes.clear()
+        saver.writes.update(before)
+    assert bench.ran("pay") == 1
+    return one
+
+
+LOST = pytest.mark.parametrize(
+    ("way", "cause"),
+    [
+        ("async", "retry"),
+        ("sync", "retry"),
+        ("async", "crash"),
+        ("sync", "crash"),
+        ("tool_node", "crash"),
+    ],
+)
+
+
+def paid(bench: Bench) -> list[str]:
+    return [fact["text"] for fact in bench.ledger.of("pay")]
+
+
+@LOST
+async def test_a_question_with_the_id_of_a_lost_answer_is_answered_by_it(
+    bench: Bench, way: str, cause: str
+) -> None:
+    one = await lost(bench, way, cause)
+    await one.run(None)
+    second = await one.shown()
+    assert second.value["request"]["call_id"] == "p2"
+    assert second.id == one.first.id
+    out = await one.run(one.shop.answer(second))
+    assert paid(bench) == ["a", "b"]
+    assert await asked(one.app) == []
+    assert out.get("said", ["paid b"]) == ["paid b"]
+
+
+@LOST
+async def test_its_no_reaches_the_second_call_only(bench: Bench, way: str, cause: str) -> None:
+    one = await lost(bench, way, cause)
+    await one.run(None)
+    with nullcontext() if way == "tool_node" else pytest.raises(ApprovalDenied):
+        await one.run(one.shop.answer(await one.shown(), NO))
+    assert paid(bench) == ["a"]
+
+
+@LOST
+async def test_the_first_calls_answer_under_the_shared_id_is_refused(
+    bench: Bench, way: str, cause: str
+) -> None:
+    one = await lost(bench, way, cause)
+    await one.run(None)
+    second = await one.shown()
+    edited = ApprovalDecision(kind="edit", edited_args={"text": "c"})
+    for decision in (ApprovalDecision(approved=True), NO, edited):
+        with pytest.raises(ApprovalAlreadyDecided):
+            await one.run(Command(resume={second.id: one.shop.sign(one.first, decision)}))
+    assert paid(bench) == ["a"]
+    still = await one.shown()
+    assert "used" not in still.value
+    await one.run(one.shop.answer(still))
+    assert paid(bench) == ["a", "b"]
+
+
+@LOST
+@pytest.mark.parametrize("mode", ["raise", "ask"])
+async def test_a_bad_answer_under_the_shared_id_is_one_to_the_question_that_is_shown(
+    bench: Bench, way: str, cause: str, mode: str
+) -> None:
+    one = await lost(bench, way, cause, mode=mode)
+    await one.run(None)
+    second = await one.shown()
+    for spoil in (bare, unsigned, forged, elsewhere):
+        with pytest.raises(ValidationError) if mode == "raise" else nullcontext():
+            await one.run(Command(resume={second.id: spoil(one.shop.sign(second))}))
+    assert paid(bench) == ["a"]
+    still = await one.shown()
+    assert ("refused" in still.value) is (mode == "ask")
+    await one.run(one.shop.answer(still))
+    assert paid(bench) == ["a", "b"]
+
+
+@pytest.mark.parametrize("way", ["async", "sync"])
+async def test_a_question_whose_answer_a_retry_used_says_so(bench: Bench, way: str) -> None:
+    one = await lost(bench, way, "retry")
+    listed = await one.shown()
+    assert listed.id == one.first.id
+    assert listed.value["used"]["code"] == "already_decided"
+
+
+@pytest.mark.parametrize("way", ["async", "sync"])
+async def test_a_retry_in_a_run_with_an_id_goes_on_to_the_next_question(
+    bench: Bench, way: str
+) -> None:
+    shop = bench.shop()
+    node, given = two_payments(shop, way, FailsOnce())
+    policy = RetryPolicy(initial_interval=0.001, retry_on=RuntimeError)
+    app = graph_of(node, schema=State, retry_policy=policy)
+    await app.ainvoke(given, CONFIG)
+    (first,) = await asked(app)
+    await app.ainvoke(shop.answer(first), {**CONFIG, "run_id": uuid4()})
+    (second,) = await asked(app)
+    assert second.value["request"]["call_id"] == "p2"
+    assert "refused" not in second.value
+    assert second.id != first.id
+    assert paid(bench) == ["a"]
+    await app.ainvoke(shop.answer(second), CONFIG)
+    assert paid(bench) == ["a", "b"]
+
+
+def asking_shop(bench: Bench) -> Shop:
+    """The shop with a gated tool that asks a question of its own."""
+
+    def confirm(text: str) -> str:
+        bench.ledger.add(tool="confirm", text=text, said=interrupt("sure?"))
+        return text
+
+    return bench.shop(tools=[tool_of(confirm, "confirm")], specs=[gated("confirm")])
+
+
+async def test_the_answer_of_a_call_whose_tool_asks_stays_its_own_behind_a_lost_one(
+    bench: Bench,
+) -> None:
+    shop, stumble = asking_shop(bench), FailsOnce()
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("pay", "p1", text="a"))
+        stumble()
+        return {"said": [await shop.executor.run(direct("confirm", "c", text="b"))]}
+
+    policy = RetryPolicy(initial_interval=0.001, retry_on=RuntimeError)
+    app = graph_of(one_use(sell), schema=State, retry_policy=policy)
+    await app.ainvoke({"messages": []}, CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await answered(app, shop)
+    await app.ainvoke(None, CONFIG)
+    await answered(app, shop)
+    (own,) = await asked(app)
+    assert own.value == "sure?"
+    await app.ainvoke(None, CONFIG)
+    out = await app.ainvoke(Command(resume={own.id: "yes"}), CONFIG)
+    assert out["said"] == ["b"]
+    assert [fact["said"] for fact in bench.ledger.of("confirm")] == ["yes"]
+    assert paid(bench) == ["a"]
+
+
+@pytest.mark.parametrize("way", ["async", "sync", "tool_node"])
+async def test_a_call_whose_tool_asks_is_not_asked_about_again_after_a_lost_answer(
+    bench: Bench, way: str
+) -> None:
+    shop, saver = asking_shop(bench), InMemorySaver()
+
+    async def sell(state: State) -> State:
+        return {"said": [await shop.executor.run(direct("confirm", "c", text="a"))]}
+
+    def sell_sync(state: State) -> State:
+        return {"said": [run_sync(shop.executor.run(direct("confirm", "c", text="a")))]}
+
+    node: Any = one_use(sell_sync if way == "sync" else sell)
+    given: Any = {"messages": []}
+    if way == "tool_node":
+        node = tool_node(shop.registry, executor=shop.executor)
+        given = asking(of("confirm", "c", text="a"), id="m1")
+    app = graph_of(node, saver, State)
+    await app.ainvoke(given, CONFIG)
+    (question,) = await asked(app)
+    before = deepcopy(dict(saver.writes))
+    await app.ainvoke(shop.answer(question), CONFIG)
+    saver.writes.clear()
+    saver.writes.update(before)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(shop.answer(question), CONFIG)
+    await app.ainvoke(None, CONFIG)
+    (own,) = await asked(app)
+    assert own.value == "sure?"
+    with pytest.raises(ApprovalAlreadyDecided):
+        await app.ainvoke(Command(resume={own.id: shop.sign(question)}), CONFIG)
+    assert bench.ran("confirm") == 0
+    await app.ainvoke(Command(resume={own.id: "yes"}), CONFIG)
+    assert [fact["said"] for fact in bench.ledger.of("confirm")] == ["yes"]
+    assert await asked(app) == []
+
+
+@pytest.mark.parametrize("way", ["async", "sync", "tool_node"])
+async def test_a_late_answer_is_none_to_the_next_question_which_is_answered_by_its_own(
+    bench: Bench, way: str
+) -> None:
+    clock = Clock()
+    store = MemoryStore(clock=clock)
+    bench.stores.append(store)
+    soon = gated("soon", approval=ApprovalRule(name="soon", ttl=10))
+    shop = bench.shop(
+        tools=[tool_of(lambda text: bench.ledger.add(tool="soon"), "soon")],
+        specs=[soon],
+        store=store,
+        port=LangGraphApproval(KEYS, clock=clock),
+        clock=clock,
+    )
+
+    async def sell(state: State) -> State:
+        with suppress(ApprovalExpired):
+            await shop.executor.run(direct("soon", "s", text="a"))
+        return {"said": [await shop.executor.run(direct("pay", "p", text="b"))]}
+
+    def sell_sync(state: State) -> State:
+        with suppress(ApprovalExpired):
+            run_sync(shop.executor.run(direct("soon", "s", text="a")))
+        return {"said": [run_sync(shop.executor.run(direct("pay", "p", text="b")))]}
+
+    node: Any = one_use(sell_sync if way == "sync" else sell)
+    given: Any = {"messages": []}
+    if way == "tool_node":
+        node = tool_node(shop.registry, executor=shop.executor)
+        given = asking(of("soon", "s", text="a"), of("pay", "p", text="b"), id="m1")
+    app = graph_of(node, schema=State)
+    await app.ainvoke(given, CONFIG)
+    (first,) = await asked(app)
+    late = shop.answer(first)
+    clock.advance(11)
+    await app.ainvoke(late, CONFIG)
+    (second,) = await asked(app)
+    assert second.value["request"]["call_id"] == "p"
+    assert (bench.ran("soon"), bench.ran("pay")) == (0, 0)
+    await app.ainvoke(late, CONFIG)
+    await answered(app, shop)
+    assert (bench.ran("soon"), bench.ran("pay")) == (0, 1)
+    assert await asked(app) == []
+
+
+async def test_an_answer_kept_for_a_second_call_is_not_taken_for_a_lost_first(
+    bench: Bench,
+) -> None:
+    """A hook fails before the second claim: its answer is kept, in the first one's place."""
+    stumble, armed = FailsOnce(), False
+
+    async def hook(call: ToolCall, ctx: Any) -> None:
+        if armed:
+            stumble()
+
+    shop = bench.shop(before_tool=[hook])
+    node, given = two_payments(shop, "async", between := FailsOnce())
+    policy = RetryPolicy(initial_interval=0.001, retry_on=KeyError)
+    between.error = KeyError
+    app = graph_of(node, schema=State, retry_policy=policy)
+    await app.ainvoke(given, CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await answered(app, shop)
+    await app.ainvoke(None, CONFIG)
+    armed = True
+    with pytest.raises(RuntimeError, match="stumbled"):
+        await answered(app, shop)
+    assert paid(bench) == ["a"]
+    await app.ainvoke(None, CONFIG)
+    assert paid(bench) == ["a", "b"]
+
+
+async def test_a_raw_question_with_the_id_of_a_lost_answer_gets_its_own(bench: Bench) -> None:
+    shop, stumble = bench.shop(), FailsOnce()
+
+    async def sell(state: State) -> State:
+        await shop.executor.run(direct("pay", "p1", text="a"))
+        stumble()
+        return {"said": [interrupt("who?")]}
+
+    policy = RetryPolicy(initial_interval=0.001, retry_on=RuntimeError)
+    app = graph_of(one_use(sell), schema=State, retry_policy=policy)
+    await app.ainvoke({"messages": []}, CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await answered(app, shop)
+    await app.ainvoke(None, CONFIG)
+    (raw,) = await asked(app)
+    assert raw.value == "who?"
+    out = await app.ainvoke(Command(resume={raw.id: "bob"}), CONFIG)
+    assert out["said"] == ["bob"]
+    assert paid(bench) == ["a"]
+
+
+async def test_three_calls_in_one_task_after_a_lost_answer(bench: Bench) -> None:
+    shop, stumble = bench.shop(), FailsOnce()
+
+    async def sell(state: State) -> State:
+        for text in ("a", "b", "c"):
+            await shop.executor.run(direct("pay", text, text=text))
+            stumble()
+        return {}
+
+    policy = RetryPolicy(initial_interval=0.001, retry_on=RuntimeError)
+    app = graph_of(one_use(sell), schema=State, retry_policy=policy)
+    await app.ainvoke({"messages": []}, CONFIG)
+    with pytest.raises(ApprovalAlreadyDecided):
+        await answered(app, shop)
+    await app.ainvoke(None, CONFIG)
+    for so_far in (["a", "b"], ["a", "b", "c"]):
+        await answered(app, shop)
+        assert paid(bench) == so_far
+    assert await asked(app) == []
 
 
 # ------------------------------------------- failures before and after the answer is used
