@@ -15,6 +15,8 @@ import httpx
 import pytest
 from tests.support.server import HOST, OWNED, QUIET, ROOT, free_port
 
+pytestmark = pytest.mark.slow
+
 
 class Dev:
     """A checkout of its own, so that no person's .env and no server's files are in the way."""

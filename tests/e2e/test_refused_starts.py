@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.server import Server
 
+pytestmark = pytest.mark.slow
+
 OWN = """
 from langgraph.checkpoint.memory import InMemorySaver
 from agent.settings import AgentSettings

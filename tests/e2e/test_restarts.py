@@ -14,6 +14,8 @@ import pytest
 from tests.e2e.conftest import Lab, refund
 from tests.support.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.anyio
 async def test_pauses_and_claims_outlive_the_server(tmp_path: Path) -> None:

@@ -42,16 +42,27 @@ def both(plan: Plan) -> tuple[Seen, Seen]:
     return local, asyncio.run(Compiled(saver=InMemorySaver(), anew=True).run(case))
 
 
-@pytest.mark.timeout(600)
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(plans())
-def test_both_runners_show_the_same(plan: Plan) -> None:
+def agree(plan: Plan) -> None:
     local, compiled = both(plan)
     if local.status == "raised":
         # A graph cancels the siblings of a node that fails; here they end: docs/flows.md.
         assert not Counter(compiled.ran) - Counter(local.ran)
         compiled = replace(compiled, ran=local.ran)
     assert local == compiled
+
+
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(plans())
+def test_both_runners_show_the_same(plan: Plan) -> None:
+    agree(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(plans())
+def test_both_runners_show_the_same_of_many_plans(plan: Plan) -> None:
+    agree(plan)
 
 
 @settings(max_examples=100)

@@ -142,9 +142,8 @@ class Asker:
         event = self.journal.audit.event(
             "expired", work.ctx, work.subject, once=True, reason="nobody answered in time"
         )
-        if row.request is not None:
-            row = BoundRow.of(row, row.request, await self._installation())
-        self.port.revisit(row)
+        assert row.request is not None  # noqa: S101 - it asked
+        self.port.revisit(BoundRow.of(row, row.request, await self._installation()))
         changed, _ = await self.journal.close(
             work.ctx, work.subject, CallStatus.EXPIRED, outcome, events=[event]
         )

@@ -14,6 +14,8 @@ from tests.support.zygote import Zygote
 
 from adapter import CallInProgress
 
+pytestmark = pytest.mark.slow
+
 IN_PROGRESS = CallInProgress.code
 LEASE = 0.5
 

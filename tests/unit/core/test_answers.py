@@ -143,6 +143,11 @@ def test_only_what_is_given_back_exactly_as_it_was_shown_stands_for_the_real_val
     assert repr(completed(other, bound, ())) == repr(other)
 
 
+def test_a_number_without_a_canonical_form_is_not_what_was_shown() -> None:
+    bound: JsonObject = {"to": "ann", "size": 2.0**60}
+    assert repr(completed({"size": 2**60}, bound, ())) == repr({"size": 2**60})
+
+
 def test_a_masked_argument_cannot_be_edited() -> None:
     refused(signed(ApprovalDecision(edited_args={"to": "ann", "card": "***"})))
 
