@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from tests.crash.test_matrix import Case
 from tests.support.racers import racers
 from tests.support.zygote import Zygote
