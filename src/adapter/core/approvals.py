@@ -16,6 +16,7 @@ from adapter.core.decisions import ApprovalDecision
 from adapter.core.errors import InvalidAnswer
 from adapter.core.keys import KeyRing
 from adapter.core.signing import Binding, check_seal, sign_answer
+from adapter.core.spec import DecisionKind
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
 
@@ -27,6 +28,7 @@ __all__ = [
     "BoundRow",
     "Question",
     "Refusal",
+    "binding_of",
     "sign_decision",
 ]
 
@@ -67,25 +69,55 @@ class BoundRow(CallRow):
             request: What it asked.
             audience: Id of this installation.
         """
-        binding = Binding(
+        binding = binding_of(
+            row,
             audience=audience,
-            thread_id=row.thread_id,
-            checkpoint_ns=row.checkpoint_ns,
-            task_id=row.task_id,
-            tool_call_id=row.tool_call_id,
             tool=row.tool,
-            kind=row.kind,
             arguments_digest=request["request_digest"],
-            schema_digest=row.schema_digest,
-            policy_digest=row.policy_digest,
+            digests=(row.policy_digest, row.schema_digest),
             allowed=tuple(request["allowed"]),
-            quorum=row.quorum_need,
-            issued_at=row.issued_at,
-            expires_at=row.expires_at,
-            approval_id=row.approval_id,
         )
         known: dict[str, Any] = {one.name: getattr(row, one.name) for one in fields(CallRow)}
-        return cls(**known, binding=binding.hex())
+        return cls(**known, binding=binding)
+
+
+def binding_of(
+    row: CallRow,
+    *,
+    audience: str,
+    tool: str,
+    arguments_digest: str,
+    digests: tuple[str, str],
+    allowed: tuple[DecisionKind, ...],
+) -> str:
+    """Return the binding of a row's question: what an answer to it is signed for.
+
+    Args:
+        row: The row.
+        audience: Id of this installation.
+        tool: What runs on a yes.
+        arguments_digest: Of the arguments the reviewer is asked about.
+        digests: Of policy and schema, as they hold for the question.
+        allowed: Decisions offered.
+    """
+    policy_digest, schema_digest = digests
+    return Binding(
+        audience=audience,
+        thread_id=row.thread_id,
+        checkpoint_ns=row.checkpoint_ns,
+        task_id=row.task_id,
+        tool_call_id=row.tool_call_id,
+        tool=tool,
+        kind=row.kind,
+        arguments_digest=arguments_digest,
+        schema_digest=schema_digest,
+        policy_digest=policy_digest,
+        allowed=allowed,
+        quorum=row.quorum_need,
+        issued_at=row.issued_at,
+        expires_at=row.expires_at,
+        approval_id=row.approval_id,
+    ).hex()
 
 
 class ApprovalPort(Protocol):

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from adapter.core.approvals import AnswerCheck, ApprovalPort, Question
+from adapter.core.approvals import AnswerCheck, ApprovalPort, Question, binding_of
 from adapter.core.errors import PolicyDenied
 from adapter.core.journal import arguments_digest
 from adapter.core.people import People
 from adapter.core.policy import Policy, decide
 from adapter.core.redaction import mask_arguments
-from adapter.core.signing import Binding, to_iso
+from adapter.core.signing import to_iso
 from adapter.core.spec import ApprovalRule, Registry
 from adapter.core.store import CallRow
 from adapter.core.types import JsonObject
@@ -65,24 +65,14 @@ class QuestionBuilder:
         self, work: Work, rule: ApprovalRule, row: CallRow, audience: str, people: People
     ) -> Question:
         """Return the question of a row: its binding, its wording, and the judge of its answers."""
-        policy_digest, schema_digest = self.registry.digests(work.spec.name)
-        binding = Binding(
+        binding = binding_of(
+            row,
             audience=audience,
-            thread_id=row.thread_id,
-            checkpoint_ns=row.checkpoint_ns,
-            task_id=row.task_id,
-            tool_call_id=row.tool_call_id,
             tool=work.spec.name,
-            kind=row.kind,
             arguments_digest=self._digest(work),
-            schema_digest=schema_digest,
-            policy_digest=policy_digest,
+            digests=self.registry.digests(work.spec.name),
             allowed=rule.allowed,
-            quorum=row.quorum_need,
-            issued_at=row.issued_at,
-            expires_at=row.expires_at,
-            approval_id=row.approval_id,
-        ).hex()
+        )
         expires = None if row.expires_at is None else to_iso(row.expires_at)
         request = (row.request or self.request(work, rule)) | {
             "issued_at": to_iso(row.issued_at),
