@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from adapter.core.approvals import Answer, ApprovalDecision, Question, Refusal, sign_decision
+from adapter.core.approvals import (
+    Answer,
+    ApprovalDecision,
+    BoundRow,
+    Question,
+    Refusal,
+    sign_decision,
+)
 from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import InvalidAnswer, ToolUsageError
 from adapter.core.invoke import Fence
@@ -169,6 +176,14 @@ class ScriptedPort:
 
     def discard_used(self, row: CallRow) -> None:
         """Discard nothing: every scripted answer is addressed."""
+
+    def contended(self) -> bool:
+        """Return False: answers have no order here."""
+        return False
+
+    def is_for_another(self, _row: BoundRow | None) -> bool:
+        """Return False."""
+        return False
 
     def discard_stale(self) -> None:
         """Discard nothing."""

@@ -168,6 +168,18 @@ class ApprovalPort(Protocol):
         """Tell whether the next question has an answer waiting: then its row exists, likely."""
         ...
 
+    def contended(self) -> bool:
+        """Tell whether an answer waits here and other calls of this task wait for their turn."""
+        ...
+
+    def is_for_another(self, row: BoundRow | None) -> bool:
+        """Tell whether the answer that waits for the next question is not for this row's.
+
+        Args:
+            row: None where nobody was asked yet.
+        """
+        ...
+
     def position(self) -> tuple[int, str | None]:
         """Return how many questions this task asked before, and the next question's id."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapter.core.answers import Answer
+from adapter.core.approvals import BoundRow
 from adapter.core.asking import Asker
 from adapter.core.budgets import Budgets
 from adapter.core.errors import ConfigurationError, ToolUsageError
@@ -99,6 +100,21 @@ class Confirmer:
                 "with a checkpointer and give a thread_id (a LangGraph server does both)."
             )
             raise ConfigurationError(msg)
+
+    async def gives_way(self, work: Work) -> bool:
+        """Tell whether calls of the same task go first: the answer that waits is one of theirs.
+
+        They may have been asked before this one though they are behind it, and the answer would be
+        refused here.
+        """
+        port = self.asker.port
+        if work.invocation.alone or not port.contended():
+            return False
+        row = await self.asker.journal.store.get(work.identity.key)
+        if row is not None and row.status not in OPEN:
+            return False
+        bound = None if row is None else await self.past.bound(row)
+        return port.is_for_another(bound if isinstance(bound, BoundRow) else None)
 
     async def ask(
         self, work: Work, rule: ApprovalRule, charges: Sequence[Charge]

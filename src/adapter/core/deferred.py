@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from time import time_ns
 from typing import Any
 
-from adapter.core.approvals import Answer, ApprovalDecision, Question, Refusal
+from adapter.core.approvals import Answer, ApprovalDecision, BoundRow, Question, Refusal
 from adapter.core.errors import (
     ApprovalPending,
     InvalidAnswer,
@@ -198,6 +198,14 @@ class DeferredApproval:
 
     def discard_used(self, row: CallRow) -> None:
         """Discard nothing: no answer is delivered."""
+
+    def contended(self) -> bool:
+        """Return False: answers have no order here."""
+        return False
+
+    def is_for_another(self, _row: BoundRow | None) -> bool:
+        """Return False."""
+        return False
 
     def discard_stale(self) -> None:
         """Discard nothing."""

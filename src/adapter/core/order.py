@@ -12,7 +12,7 @@ from typing import Any
 from adapter.core import programs
 from adapter.core.answers import Answer
 from adapter.core.approvals import ApprovalPort
-from adapter.core.confirming import Again
+from adapter.core.confirming import Again, Confirmer
 from adapter.core.errors import (
     ApprovalDenied,
     ApprovalExpired,
@@ -85,20 +85,24 @@ class Order:
             raise ConfigurationError(msg)
         confirmer.check_place(work)
         async with port.turn():
-            ruling = self.stages.ruling
-            try:
-                said = await confirmer.ask(
-                    work, rule, (*ruling.charges(work), *ruling.refusals(work))
-                )
-                if isinstance(said, CallRow):
-                    return await self.stages.past.earlier(work, said)
-                if isinstance(said, Again):
-                    return await self.stages.claimer.approved(work, None, said.arguments)
-            except ModelVisibleError as error:
-                if not isinstance(error, ApprovalExpired):
-                    await self.stages.past.refused(work, error)
-                raise
-            return await self._answered(work, said)
+            if not await confirmer.gives_way(work):
+                return await self._asked(work, rule, confirmer)
+        async with port.turn():
+            return await self._asked(work, rule, confirmer)
+
+    async def _asked(self, work: Work, rule: ApprovalRule, confirmer: Confirmer) -> Any:
+        ruling = self.stages.ruling
+        try:
+            said = await confirmer.ask(work, rule, (*ruling.charges(work), *ruling.refusals(work)))
+            if isinstance(said, CallRow):
+                return await self.stages.past.earlier(work, said)
+            if isinstance(said, Again):
+                return await self.stages.claimer.approved(work, None, said.arguments)
+        except ModelVisibleError as error:
+            if not isinstance(error, ApprovalExpired):
+                await self.stages.past.refused(work, error)
+            raise
+        return await self._answered(work, said)
 
     async def _answered(self, work: Work, answer: Answer) -> Any:
         if answer.approves and answer.arguments is not None:

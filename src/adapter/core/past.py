@@ -127,16 +127,17 @@ class Past:
     async def revisit(self, row: CallRow) -> None:
         """Take the saved answers to a row's question, and to no other."""
         if self.port is not None:
-            self.port.revisit(await self._bound(row))
+            self.port.revisit(await self.bound(row))
 
     async def _answered(self, row: CallRow) -> bool:
         """Tell whether this run brings an answer to this very question, whatever its id is now."""
         port = self.port
         if port is None or not port.answers_now(row):
             return False
-        return port.answers_now(await self._bound(row))
+        return port.answers_now(await self.bound(row))
 
-    async def _bound(self, row: CallRow) -> CallRow:
+    async def bound(self, row: CallRow) -> CallRow:
+        """Return a row with its question's binding, if it asked in the host."""
         if row.request is None or row.interrupt_id is None:
             return row
         if not self._audience:

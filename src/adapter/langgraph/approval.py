@@ -130,7 +130,7 @@ class LangGraphApproval:
         Raises:
             GraphInterrupt: Always.
         """
-        raise GraphInterrupt
+        self._turns.pause()
 
     def resuming(self) -> bool:
         """Tell whether this run brings answers by id, to whichever question."""
@@ -147,6 +147,19 @@ class LangGraphApproval:
     def has_answer(self) -> bool:
         """Tell whether the next question of this task has an answer waiting."""
         return task_answers(configurable()).delivery is not None
+
+    def contended(self) -> bool:
+        """Tell whether an answer waits here and other calls of this task wait for their turn."""
+        return self._turns.contended() and self._waiting() is not None
+
+    def is_for_another(self, row: BoundRow | None) -> bool:
+        """Tell whether the answer that waits for the next question is not for this row's."""
+        waits = self._waiting()
+        return waits is not None and (row is None or not _is_for(row, waits[0]))
+
+    def _waiting(self) -> tuple[Any] | None:
+        answers = task_answers(configurable())
+        return (answers.values[answers.asked],) if answers.asked < answers.keyed else None
 
     def position(self) -> tuple[int, str | None]:
         """Return how many questions this task asked, and the id of its next pause."""

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-__all__ = ["in_thread", "run_sync"]
+__all__ = ["Arrivals", "in_thread", "run_sync"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -37,6 +39,45 @@ class _Background:
 
 _background = _Background()
 
+_LATE = 0.5
+"""Seconds that an earlier call may let a later one wait; one that others answered never comes."""
+
+_REMEMBERED = 64
+
+
+class Arrivals:
+    """Lets the threads of one task begin in the order of its calls, however they are scheduled.
+
+    Which call asks first says which question an answer is for; a race must not change it.
+    """
+
+    def __init__(self) -> None:
+        """Begin with no task."""
+        self._come = threading.Condition()
+        self._tasks: OrderedDict[int, tuple[object, list[int]]] = OrderedDict()
+
+    @contextmanager
+    def turn(self, task: object, number: int) -> Iterator[None]:
+        """Wait until the calls before this one began, and say that it began too.
+
+        Args:
+            task: What the calls share while they run.
+            number: How many calls are before this one; they are started before it.
+        """
+        with self._come:
+            known = self._tasks.get(id(task))
+            if known is None or known[0] is not task:
+                known = self._tasks[id(task)] = (task, [])
+                while len(self._tasks) > _REMEMBERED:
+                    self._tasks.popitem(last=False)
+            begun = known[1]
+            self._come.wait_for(lambda: len(begun) >= number, _LATE)
+            try:
+                yield
+            finally:
+                begun.append(number)
+                self._come.notify_all()
+
 
 def in_thread(work: Callable[[A], T]) -> Callable[[A], Coroutine[Any, Any, T]]:
     """Return blocking work of the host as a coroutine function that keeps off our loop."""
@@ -47,11 +88,12 @@ def in_thread(work: Callable[[A], T]) -> Callable[[A], Coroutine[Any, Any, T]]:
     return run
 
 
-def run_sync(work: Coroutine[Any, Any, T]) -> T:
+def run_sync(work: Coroutine[Any, Any, T], turn: AbstractContextManager[None] | None = None) -> T:
     """Run a coroutine of the core to its end and return its result.
 
     Args:
         work: The coroutine; it sees a copy of the caller's context.
+        turn: Entered while the coroutine is handed over, and left before it runs.
 
     Returns:
         Its result, or raises what it raises.
@@ -66,7 +108,8 @@ def run_sync(work: Coroutine[Any, Any, T]) -> T:
         tasks.append(task)
         task.add_done_callback(lambda ended: _hand_over(ended, done))
 
-    loop.call_soon_threadsafe(start)
+    with turn or nullcontext():
+        loop.call_soon_threadsafe(start)
     try:
         return done.result()
     except BaseException:

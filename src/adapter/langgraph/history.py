@@ -27,6 +27,7 @@ __all__ = [
     "Unanswered",
     "answered_ids",
     "batch_of",
+    "calls_before",
     "checkpointable",
     "in_order",
     "last_ai",
@@ -87,6 +88,13 @@ def last_ai(messages: Sequence[BaseMessage]) -> tuple[int, AIMessage | None]:
         if isinstance(message, AIMessage):
             return index, message
     return -1, None
+
+
+def calls_before(messages: Sequence[BaseMessage], call_id: str | None) -> int:
+    """Return how many calls of the newest AI message are written before one of them."""
+    _, message = last_ai(messages)
+    ids = [] if message is None else [call["id"] for call in message.tool_calls]
+    return ids.index(call_id) if call_id in ids else 0
 
 
 def _answered(messages: Sequence[BaseMessage], index: int) -> set[str]:

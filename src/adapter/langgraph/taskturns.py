@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from langgraph.errors import GraphInterrupt
 
@@ -26,7 +26,7 @@ class _Task:
 
     scratchpad: Any
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    paused: bool = False
+    paused: GraphInterrupt | None = None
     waiting: int = 0
     running: int = 0
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -71,20 +71,34 @@ class TaskTurns:
     @asynccontextmanager
     async def _turn(self, task: _Task) -> AsyncIterator[None]:
         async with task.lock:
-            if task.paused:
+            if task.paused is not None:
                 # Another call of this task holds the one pending question; this one asks in a
-                # later run, in the same order.
-                raise GraphInterrupt
+                # later run, in the same order. It shows that question too: whichever call a node
+                # leaves with, the question is what LangGraph keeps.
+                raise GraphInterrupt(*task.paused.args)
             try:
                 yield
-            except GraphInterrupt:
-                task.paused = True
+            except GraphInterrupt as pause:
+                task.paused = pause
                 # A node that runs several calls ends at the first pause: what still runs beside
                 # this call must be settled by then, or its result would come too late.
                 while task.running:
                     task.idle.clear()
                     await task.idle.wait()
                 raise
+
+    def contended(self) -> bool:
+        """Tell whether several gated calls of the running task have come, and not gone."""
+        return self._task().waiting > 1
+
+    def pause(self) -> NoReturn:
+        """Pause without a question of one's own; that of this task, if it has one, is shown.
+
+        Raises:
+            GraphInterrupt: Always.
+        """
+        shown = None if running_task() is None else self._task().paused
+        raise GraphInterrupt(*(shown.args if shown else ()))
 
     def enter(self) -> object:
         """Note that a call that asks nobody runs in this task; returns what ``leave`` takes."""
@@ -103,7 +117,7 @@ class TaskTurns:
 
     def _forget(self, task: _Task) -> None:
         """Let go of a task that is over; one that paused is kept for siblings that come late."""
-        if not (task.paused or task.waiting or task.running):
+        if not (task.paused is not None or task.waiting or task.running):
             self._tasks.pop(id(task.scratchpad), None)
 
     def _task(self) -> _Task:

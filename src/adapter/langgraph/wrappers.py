@@ -30,9 +30,11 @@ from adapter.core.policycheck import plain_name
 from adapter.core.ruling import check_ledger, warn_of_memory
 from adapter.core.spec import ToolSpec
 from adapter.core.store import Store
-from adapter.langgraph.bridge import run_sync
+from adapter.langgraph import history
+from adapter.langgraph.bridge import Arrivals, run_sync
 from adapter.langgraph.calls import CallTurn
 from adapter.langgraph.governed import ToolInvocation, registry_of
+from adapter.langgraph.host import is_sent, running_task
 from adapter.stores.memory import MemoryStore
 
 __all__ = ["PolicyGate", "adapter_awrap_tool_call", "adapter_wrap_tool_call", "filter_tools"]
@@ -102,6 +104,7 @@ class PolicyGate:
             **executor,
         }
         self._lock = threading.Lock()
+        self._arrivals = Arrivals()
         self._made: OrderedDict[tuple[int, ...], _Wired] = OrderedDict()
 
     def executor(self, tools: Sequence[BaseTool]) -> Executor:
@@ -115,7 +118,13 @@ class PolicyGate:
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[..., Any]) -> Any:
         """Govern one call of a synchronous run, as ToolNode's ``wrap_tool_call``."""
         invocation = ToolInvocation(request, execute, threaded=True)
-        return run_sync(_awaited(self.run(request, invocation)))
+        work = _awaited(self.run(request, invocation))
+        messages = history.messages_of(request.state)
+        number = history.calls_before(messages, request.tool_call["id"])
+        turn = (
+            None if is_sent(request.runtime.config) else self._arrivals.turn(running_task(), number)
+        )
+        return run_sync(work, turn)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[..., Awaitable[Any]]
