@@ -208,14 +208,14 @@ class ScriptedInvocation:
         body: The tool: returns its result or an awaitable of it (hang there), or raises.
         cancellable: Whether cancelling stops it; False stands for a thread.
         is_error: Whether the result reports an error.
-        alone: Whether the host runs the call in a task of its own.
+        kept: Whether even a read is recorded, because its task runs again for other calls.
     """
 
     on_run: Callable[[JsonObject], None]
     body: Callable[[JsonObject], Any] = lambda arguments: {"ran": arguments}
     cancellable: bool = True
     is_error: bool = False
-    alone: bool = False
+    kept: bool = False
 
     async def invoke(self, arguments: JsonObject, fence: Fence | None) -> Any:
         """Run the tool through its fence."""

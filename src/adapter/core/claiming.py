@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from adapter.core.answers import Answer
@@ -11,14 +12,16 @@ from adapter.core.asking import Asker
 from adapter.core.deciding import Decider
 from adapter.core.journal import Journal
 from adapter.core.past import Past
+from adapter.core.reading import Reader
 from adapter.core.ruling import Ruling
 from adapter.core.running import Runner
 from adapter.core.store import Claimed
-from adapter.core.types import CallContext, JsonObject, ToolCall
+from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
 from adapter.core.work import Work
 
 __all__ = ["Claimer", "Hook"]
 
+_BEGUN = (CallStatus.CLAIMED, CallStatus.IN_DOUBT)
 Hook = Callable[[ToolCall, CallContext], Awaitable[None]]
 
 
@@ -34,6 +37,7 @@ class Claimer:
 
     journal: Journal
     runner: Runner
+    reader: Reader
     ruling: Ruling
     past: Past
     decider: Decider
@@ -53,7 +57,35 @@ class Claimer:
         """
         if self.before:
             await self._hooks(self.before, work)
-        spent, result = await self.runner.read(work, self.ruling.charges(work))
+        charges = self.ruling.charges(work, again=True)
+        spent, result = await self.reader.read(work, charges)
+        return await self._done(work, spent, result, keep=keep)
+
+    async def read_beside(self, work: Work, *, keep: bool) -> Any:
+        """Run a read-only call whose task runs again with each answer to other calls of it.
+
+        Args:
+            work: The call.
+            keep: Whether the result may serve another call.
+
+        Raises:
+            BudgetExceeded: Nothing ran.
+        """
+        row = await self.journal.store.get(work.identity.key)
+        if row is not None and self.reader.kept(row):
+            return await self.past.earlier(work, row)
+        if row is not None and row.status not in _BEGUN:
+            return await self.read(work, keep=keep)
+        if self.before:
+            await self._hooks(self.before, work)
+        new = self.journal.new_call(work.call, work.ctx, work.identity)
+        claim = self._claim(work, work.arguments, new=new)
+        claimed, result = await self.reader.recorded(work, claim)
+        if claimed.state not in ("claimed", "exceeded"):
+            return await self.read(work, keep=keep)
+        return await self._done(work, claimed.exceeded, result, keep=keep)
+
+    async def _done(self, work: Work, spent: str | None, result: Any, *, keep: bool) -> Any:
         if spent is not None:
             await self.past.spent(work, spent)
         if keep:
@@ -94,17 +126,21 @@ class Claimer:
             }
         return await self._claimed(work, arguments, **fields)
 
-    async def _claimed(self, work: Work, arguments: JsonObject, **claim: Any) -> Any:
-        async def make() -> Claimed:
-            return await self.journal.claim(
-                work.ctx,
-                work.subject,
-                arguments=arguments,
-                charges=self.ruling.charges(work),
-                repeatable=work.spec.effects.repeatable,
-                **claim,
-            )
+    def _claim(
+        self, work: Work, arguments: JsonObject, **claim: Any
+    ) -> Callable[[], Awaitable[Claimed]]:
+        return partial(
+            self.journal.claim,
+            work.ctx,
+            work.subject,
+            arguments=arguments,
+            charges=self.ruling.charges(work),
+            repeatable=work.spec.effects.repeatable,
+            **claim,
+        )
 
+    async def _claimed(self, work: Work, arguments: JsonObject, **claim: Any) -> Any:
+        make = self._claim(work, arguments, **claim)
         claimed, result = await self.runner.run(work, make, arguments)
         if claimed.state == "claimed":
             await self._hooks(self.after, work)

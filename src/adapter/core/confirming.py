@@ -108,7 +108,7 @@ class Confirmer:
         refused here.
         """
         port = self.asker.port
-        if work.invocation.alone or not port.contended():
+        if not port.contended():
             return False
         row = await self.asker.journal.store.get(work.identity.key)
         if row is not None and row.status not in OPEN:

@@ -232,9 +232,14 @@ class Executor:
             concurrency=checked_concurrency(concurrency),
         )
 
-    def confirms(self, call: ToolCall) -> bool:
-        """Tell whether a person must decide about a call; one that will be refused asks nobody."""
-        admission = self.admit(Batch(calls=(call,)))
+    def confirms(self, call: ToolCall, admission: Admission | None = None) -> bool:
+        """Tell whether a person must decide about a call; one that will be refused asks nobody.
+
+        Args:
+            call: The call.
+            admission: What became of its batch; None for a call by itself.
+        """
+        admission = admission or self.admit(Batch(calls=(call,)))
         return programs.asks_a_person(call, self.registry, self.policy, admission)
 
     async def gate(

@@ -52,7 +52,7 @@ class FunctionTool:
 class FunctionInvocation:
     """One call of a function; results are kept and given back as they are."""
 
-    alone = False
+    kept = False
 
     def __init__(self, function: Callable[..., Any]) -> None:
         """Take the function."""
@@ -122,7 +122,7 @@ class Unjournaled:
     The executor sees a placeholder for the arguments; the tool gets the real ones.
     """
 
-    alone = False
+    kept = False
 
     def __init__(self, inner: Invocation, arguments: Mapping[str, Any]) -> None:
         """Take the real way to the tool and the real arguments."""

@@ -87,8 +87,8 @@ class Invocation(Protocol):
         ...
 
     @property
-    def alone(self) -> bool:
-        """Whether the host runs the call in a task of its own, which runs again for it alone."""
+    def kept(self) -> bool:
+        """Whether even a read is recorded: its task runs again with each answer to another call."""
         ...
 
     def invoke(self, arguments: JsonObject, fence: Fence | None) -> Awaitable[Any]:

@@ -75,7 +75,9 @@ class Order:
             known = MISSING if gated else self.stages.ruling.cached(work)
             if known is not MISSING:
                 return known
-            return await self.stages.claimer.read(work, keep=not gated)
+            claimer = self.stages.claimer
+            read = claimer.read_beside if work.invocation.kept else claimer.read
+            return await read(work, keep=not gated)
         return await self.stages.claimer.free(work)
 
     async def _gated(self, work: Work, rule: ApprovalRule, port: ApprovalPort | None) -> Any:

@@ -115,12 +115,18 @@ class Ruling:
             gate = decide(work.spec, work.arguments, self.policy)
         return gate
 
-    def charges(self, work: Work) -> tuple[Charge, ...]:
-        """Return everything a call that starts is counted in."""
-        charges = self.budgets.tool_call(work.ctx, work.spec, work.identity.key)
+    def charges(self, work: Work, *, again: bool = False) -> tuple[Charge, ...]:
+        """Return everything a call that starts is counted in.
+
+        Args:
+            work: The call.
+            again: Count it in the windows of rates with each run, not once.
+        """
+        mark = f"{work.identity.key}:{work.ctx.run_token}" if again else work.identity.key
+        charges = self.budgets.tool_call(work.ctx, work.spec, mark)
         if self.policy is None:
             return charges
-        return (*charges, *self.policy.charges(work.spec.name, work.identity.key))
+        return (*charges, *self.policy.charges(work.spec.name, mark))
 
     def refusals(self, work: Work) -> tuple[Charge, ...]:
         """Return what a person's no to this very call, however it is spelt, is counted in."""

@@ -1,4 +1,4 @@
-"""Running a claimed or read-only call, and recording how it ended.
+"""Running a claimed call, and recording how it ended.
 
 The outcome is settled in the same shielded piece as the invocation, so that neither a sibling's
 refusal nor a cancelled run separates an effect from its record.
@@ -27,7 +27,7 @@ from adapter.core.outcomes import error_outcome
 from adapter.core.redaction import mask_text
 from adapter.core.retrying import recorded, tried
 from adapter.core.scope import task_scope
-from adapter.core.store import CallRow, Charge, Claimed
+from adapter.core.store import CallRow, Claimed
 from adapter.core.types import CallStatus, JsonObject, running_call
 from adapter.core.work import Work
 
@@ -54,42 +54,6 @@ class Runner:
     journal: Journal
     grace: float
     sleep: Callable[[float], Awaitable[None]]
-
-    async def read(self, work: Work, charges: tuple[Charge, ...]) -> tuple[str | None, Any]:
-        """Run a read-only call: counted and audited, but without a row.
-
-        Returns:
-            The scope that was spent, if one was, and the host's result.
-        """
-        audit, ctx, subject = self.journal.audit, work.ctx, work.subject
-        # A task runs again with each answer to another call of it, which is nobody's doing; a call
-        # alone in its task runs again in another run because somebody went back to it.
-        part = ctx.run_token if work.invocation.alone else ""
-        started = audit.event(
-            "started", ctx, subject, part=part, once=True, arguments=work.arguments
-        )
-        turn = await self.journal.store.charge(
-            charges, [started], unless=f"{started.thread_id}\n{started.id}"
-        )
-        if turn.exceeded is not None:
-            return turn.exceeded, None
-        with_context, in_scope = running_call.set(ctx), task_scope.set(None)
-        try:
-            result = await self._attempts(work, work.arguments, None)
-        except Exception as error:
-            if work.invocation.is_pause(error):
-                raise
-            shown = self._shown(work, error, unknown=False)
-            await self.journal.record(
-                "failed", ctx, subject, part=self.journal.ids(), error=shown.kind
-            )
-            raise shown from error
-        finally:
-            running_call.reset(with_context)
-            task_scope.reset(in_scope)
-        kind = "failed" if work.invocation.failed(result) else "succeeded"
-        self.journal.store.post([audit.event(kind, ctx, subject, part=self.journal.ids())])
-        return None, result
 
     async def run(
         self, work: Work, claim: Callable[[], Awaitable[Claimed]], arguments: JsonObject
@@ -121,7 +85,7 @@ class Runner:
 
         async def abandon() -> None:
             for mine, number in held_by:
-                await self._settle(
+                await self.settle(
                     mine, number, CallStatus.IN_DOUBT, None, reason="cancelled while running"
                 )
 
@@ -140,7 +104,7 @@ class Runner:
         fence = Fence(arguments)
         keeper = Lease(self.journal, work.subject.key, number)
         try:
-            result = await self._attempts(work, arguments, fence, number)
+            result = await self.attempts(work, arguments, fence, number)
         except Exception as error:
             if work.invocation.is_pause(error):
                 await self._paused(work, number, fence)
@@ -164,7 +128,7 @@ class Runner:
             failed = fence.error
             if isinstance(failed, Exception) and not work.invocation.is_pause(failed):
                 raise await self._failure(work, number, fence, failed) from failed
-        await self._settle(work, number, CallStatus.SUSPENDED, None)
+        await self.settle(work, number, CallStatus.SUSPENDED, None)
 
     async def _success(self, work: Work, number: int, fence: Fence, result: Any) -> Any:
         failed = work.invocation.failed(result)
@@ -177,9 +141,9 @@ class Runner:
         try:
             recorded = {"result": work.invocation.record(result)}
         except ToolUsageError as error:
-            await self._settle(work, number, CallStatus.FAILED, error_outcome(error), **data)
+            await self.settle(work, number, CallStatus.FAILED, error_outcome(error), **data)
             raise
-        await self._settle(work, number, status, recorded, **data)
+        await self.settle(work, number, status, recorded, **data)
         return result
 
     async def _failure(
@@ -189,12 +153,12 @@ class Runner:
         doubtful = not work.spec.effects.repeatable and (late or fence.ambiguous)
         still_running = late and not work.invocation.cancellable
         unknown = fence.consumed and (doubtful or still_running)
-        shown = self._shown(work, error, unknown=unknown)
+        shown = self.shown(work, error, unknown=unknown)
         status = CallStatus.IN_DOUBT if unknown else CallStatus.FAILED
-        await self._settle(work, number, status, error_outcome(shown), error=shown.kind)
+        await self.settle(work, number, status, error_outcome(shown), error=shown.kind)
         return shown
 
-    def _shown(self, work: Work, error: Exception, *, unknown: bool) -> AdapterError:
+    def shown(self, work: Work, error: Exception, *, unknown: bool) -> AdapterError:
         """Return what the model or the caller may know; the log gets the masked detail."""
         if isinstance(error, ModelVisibleError):
             return error
@@ -212,9 +176,17 @@ class Runner:
         name = type(error).__name__.lstrip("_")
         return ToolFailed(f"{work.spec.name} failed: {name} (reference {reference}){ending}")
 
-    async def _attempts(
+    async def attempts(
         self, work: Work, arguments: JsonObject, fence: Fence | None, number: int = 0
     ) -> Any:
+        """Run the tool, again where its spec says so and it may be.
+
+        Args:
+            work: The call.
+            arguments: What it runs with.
+            fence: None where it has no effect.
+            number: Fence of the claim.
+        """
         spec = work.spec
 
         async def once() -> Any:
@@ -250,13 +222,22 @@ class Runner:
         except ToolUsageError as error:
             failed, outcome = True, error_outcome(error)
         status = CallStatus.FAILED if failed else CallStatus.SUCCEEDED
-        settling = asyncio.ensure_future(self._settle(work, number, status, outcome, late=True))
+        settling = asyncio.ensure_future(self.settle(work, number, status, outcome, late=True))
         _keep.add(settling)
         settling.add_done_callback(_keep.discard)
 
-    async def _settle(
+    async def settle(
         self, work: Work, fence: int, status: CallStatus, outcome: Any, **data: Any
     ) -> None:
+        """Record how a claimed call ended, however long the store is away.
+
+        Args:
+            work: The call.
+            fence: Of its claim.
+            status: How it ended.
+            outcome: What is given back later, or None.
+            data: More for its event.
+        """
         settle = partial(
             self.journal.settle, work.ctx, work.subject, fence, status, outcome, **data
         )

@@ -20,6 +20,7 @@ from adapter.core.past import Past
 from adapter.core.policy import Policy
 from adapter.core.questions import QuestionBuilder
 from adapter.core.raises import Raises
+from adapter.core.reading import Reader
 from adapter.core.ruling import Ruling
 from adapter.core.running import Runner
 from adapter.core.spec import Registry
@@ -108,6 +109,7 @@ class Stages:
                 relayed_answers=relayed_answers,
                 clock=clock,
             )
+        runner = Runner(journal=journal, grace=grace, sleep=sleep)
         ruling = Ruling(
             policy=policy,
             registry=ruled,
@@ -131,7 +133,8 @@ class Stages:
             confirmer=Confirmer(registry=registry, asker=asker, past=past) if asker else None,
             claimer=Claimer(
                 journal=journal,
-                runner=Runner(journal=journal, grace=grace, sleep=sleep),
+                runner=runner,
+                reader=Reader(journal=journal, runner=runner),
                 ruling=ruling,
                 past=past,
                 decider=decider,

@@ -29,6 +29,7 @@ class Admissions:
         """Take the executor whose registry admits."""
         self._executor = executor
         self._known: OrderedDict[str, tuple[str | bytes, Admission]] = OrderedDict()
+        self._asks: OrderedDict[str, tuple[Admission, bool]] = OrderedDict()
 
     def of(self, message: AIMessage, answered: set[str]) -> Admission:
         """Return the verdict on the calls of a message that have no result yet."""
@@ -48,6 +49,19 @@ class Admissions:
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
         return admission
+
+    def asks(self, message: AIMessage, answered: set[str]) -> bool:
+        """Tell whether a person must decide about a call of a message that has no result yet."""
+        admission, key = self.of(message, answered), message.id or ""
+        known = self._asks.get(key)
+        if known is not None and known[0] is admission:
+            return known[1]
+        calls = history.batch_of(message, answered).calls
+        found = any(self._executor.confirms(call, admission) for call in calls)
+        self._asks[key] = (admission, found)
+        while len(self._asks) > _REMEMBERED:
+            self._asks.popitem(last=False)
+        return found
 
 
 def _written(asked: Any) -> str | bytes:

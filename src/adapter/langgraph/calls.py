@@ -160,7 +160,8 @@ class CallTurn:
         edit: Any,
     ) -> Any:
         call_id = request.tool_call["id"] or ""
-        admission = self._admissions.of(message, history.answered_ids(messages, index))
+        answered = history.answered_ids(messages, index)
+        admission = self._admissions.of(message, answered)
         if call_id in admission.faults:
             await self._refuse(admission.faults[call_id], request, ctx)
         edited: JsonObject | None = None if edit is None else edit["args"]
@@ -174,7 +175,7 @@ class CallTurn:
         single = len(message.tool_calls) == 1
         alone = single or is_sent(request.runtime.config)
         if not alone or (self._one_task and not single):
-            invocation.share_task()
+            invocation.share_task(asks=self._admissions.asks(message, answered))
         if self._one_task or alone or self._executor.confirms(call):
             return await self._executor.run(call, ctx, invocation, arguments=valid)
         async with self._beside_others():

@@ -175,11 +175,15 @@ class ToolInvocation:
         self._threaded = threaded
         self._id: str = request.tool_call["id"] or ""
         self._name: str = request.tool_call["name"]
-        self._shared = False
+        self._shared = self._kept = False
 
-    def share_task(self) -> None:
-        """Say that other calls run in the same task, and not all of them on each run of it."""
-        self._shared = True
+    def share_task(self, *, asks: bool) -> None:
+        """Say that other calls run in the same task, and not all of them on each run of it.
+
+        Args:
+            asks: A person must decide about one of them, so the task runs again.
+        """
+        self._shared, self._kept = True, asks
 
     @property
     def cancellable(self) -> bool:
@@ -192,9 +196,9 @@ class ToolInvocation:
         )
 
     @property
-    def alone(self) -> bool:
-        """Whether no other call runs in the same task."""
-        return not self._shared
+    def kept(self) -> bool:
+        """Whether a person is asked about a call of the same task."""
+        return self._kept
 
     def invoke(self, arguments: JsonObject, fence: Fence | None) -> Awaitable[Any]:
         """Run the tool with these arguments, through the fence if there is one."""
