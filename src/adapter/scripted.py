@@ -9,20 +9,21 @@ import asyncio
 import inspect
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from typing_extensions import override
+
 from adapter.core.approvals import (
     Answer,
     ApprovalDecision,
-    BoundRow,
     Question,
     Refusal,
     sign_decision,
 )
 from adapter.core.canonical import canonical_bytes
+from adapter.core.deferred import OutsideGraph
 from adapter.core.errors import InvalidAnswer, ToolUsageError
 from adapter.core.invoke import Fence
 from adapter.core.keys import KeyRing
@@ -66,7 +67,7 @@ class Paused(Exception):
         self.value = value
 
 
-class ScriptedPort:
+class ScriptedPort(OutsideGraph):
     """An approval port that answers from a script and, like a host, keeps the answers it took.
 
     A script's items are taken in order: an ``ApprovalDecision`` is signed for the question at
@@ -142,22 +143,17 @@ class ScriptedPort:
         taken[question.row.key] += 1
         return replace(answer, interrupt_id=question.row.interrupt_id)
 
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context that orders nothing: runs overlap as a test lets them."""
-        return nullcontext()
-
-    def has_answer(self) -> bool:
-        """Tell that nothing waits: a scripted answer comes when it is asked for."""
-        return False
-
+    @override
     def position(self) -> tuple[int, str | None]:
         """Return how many calls were answered, and the next question's id."""
         return len(self._saved), f"question-{len(self._saved)}"
 
+    @override
     def answers_now(self, row: CallRow) -> bool:
         """Tell whether this run still has an answer of its own."""
         return row.request is not None and bool(self._script)
 
+    @override
     def revisit(self, row: CallRow) -> None:
         """Take the answer meant for a question whose call is over."""
         self.revisited.append(row.key)
@@ -166,34 +162,6 @@ class ScriptedPort:
 
     async def refresh(self) -> None:
         """Do nothing: a test replaces ``keys``."""
-
-    def enter(self) -> object:
-        """Note nothing."""
-        return None
-
-    def leave(self, token: object) -> None:
-        """Note nothing."""
-
-    def discard_used(self, row: CallRow) -> None:
-        """Discard nothing: every scripted answer is addressed."""
-
-    def contended(self) -> bool:
-        """Return False: answers have no order here."""
-        return False
-
-    def is_for_another(self, _row: BoundRow | None) -> bool:
-        """Return False."""
-        return False
-
-    def discard_stale(self) -> None:
-        """Discard nothing."""
-
-    def resuming(self) -> bool:
-        """Tell that no run brings answers by id."""
-        return False
-
-    def pause(self) -> None:
-        """Return: there is no pause without a question."""
 
     def _sealed(self, question: Question) -> JsonObject:
         return sealed_value(self.keys, question.binding, question.request)

@@ -32,10 +32,64 @@ from adapter.core.signing import answer_digest, sealed_value
 from adapter.core.store import CallRow, Close, Store, check_store
 from adapter.core.types import CallStatus, JsonObject
 
-__all__ = ["DeferredApproval", "is_decided", "record_answer", "record_decision"]
+__all__ = ["DeferredApproval", "OutsideGraph", "is_decided", "record_answer", "record_decision"]
 
 
-class DeferredApproval:
+class OutsideGraph:
+    """What a port does about the host's tasks and their answers when it keeps none there: nothing.
+
+    A port of your own begins with this, and says how it decides.
+    """
+
+    def turn(self) -> AbstractAsyncContextManager[None]:
+        """Order nothing: whichever call comes first is asked about first."""
+        return nullcontext()
+
+    def has_answer(self) -> bool:
+        """Tell that no answer waits in the host."""
+        return False
+
+    def position(self) -> tuple[int, str | None]:
+        """Return no place: nothing is asked in the host."""
+        return 0, None
+
+    def answers_now(self, row: CallRow) -> bool:  # noqa: ARG002 - the protocol's
+        """Tell that a run never brings an answer."""
+        return False
+
+    def discard_used(self, row: CallRow) -> None:
+        """Discard nothing: no answer is delivered."""
+
+    def contended(self) -> bool:
+        """Return False: answers have no order here."""
+        return False
+
+    def is_for_another(self, _row: BoundRow | None) -> bool:
+        """Return False."""
+        return False
+
+    def discard_stale(self) -> None:
+        """Discard nothing."""
+
+    def resuming(self) -> bool:
+        """Tell that no run brings answers by id."""
+        return False
+
+    def pause(self) -> None:
+        """Return: there is no pause without a question."""
+
+    def revisit(self, row: CallRow) -> None:
+        """Take nothing: no answer is delivered."""
+
+    def enter(self) -> object:
+        """Note nothing."""
+        return None
+
+    def leave(self, token: object) -> None:
+        """Note nothing."""
+
+
+class DeferredApproval(OutsideGraph):
     """An approval port whose answers come from the store only.
 
     A gated call raises ApprovalPending until its request is decided; then the thread goes on with
@@ -179,50 +233,3 @@ class DeferredApproval:
             )
         )
         return changed or now is None or now.decision == row.decision
-
-    def turn(self) -> AbstractAsyncContextManager[None]:
-        """Order nothing: whichever call comes first is asked about first."""
-        return nullcontext()
-
-    def has_answer(self) -> bool:
-        """Tell that no answer waits in the host."""
-        return False
-
-    def position(self) -> tuple[int, str | None]:
-        """Return no place: nothing is asked in the host."""
-        return 0, None
-
-    def answers_now(self, row: CallRow) -> bool:  # noqa: ARG002 - the protocol's
-        """Tell that a run never brings an answer."""
-        return False
-
-    def discard_used(self, row: CallRow) -> None:
-        """Discard nothing: no answer is delivered."""
-
-    def contended(self) -> bool:
-        """Return False: answers have no order here."""
-        return False
-
-    def is_for_another(self, _row: BoundRow | None) -> bool:
-        """Return False."""
-        return False
-
-    def discard_stale(self) -> None:
-        """Discard nothing."""
-
-    def resuming(self) -> bool:
-        """Tell that no run brings answers by id."""
-        return False
-
-    def pause(self) -> None:
-        """Return: there is no pause without a question."""
-
-    def revisit(self, row: CallRow) -> None:
-        """Take nothing: no answer is delivered."""
-
-    def enter(self) -> object:
-        """Note nothing."""
-        return None
-
-    def leave(self, token: object) -> None:
-        """Note nothing."""
