@@ -57,12 +57,12 @@ class Arrivals:
         self._tasks: OrderedDict[int, tuple[object, list[int]]] = OrderedDict()
 
     @contextmanager
-    def turn(self, task: object, number: int) -> Iterator[None]:
+    def turn(self, task: object, before: int) -> Iterator[None]:
         """Wait until the calls before this one began, and say that it began too.
 
         Args:
             task: What the calls share while they run.
-            number: How many calls are before this one; they are started before it.
+            before: How many calls come before this one; their threads are started before its own.
         """
         with self._come:
             known = self._tasks.get(id(task))
@@ -71,11 +71,11 @@ class Arrivals:
                 while len(self._tasks) > _REMEMBERED:
                     self._tasks.popitem(last=False)
             begun = known[1]
-            self._come.wait_for(lambda: len(begun) >= number, _LATE)
+            self._come.wait_for(lambda: len(begun) >= before, _LATE)
             try:
                 yield
             finally:
-                begun.append(number)
+                begun.append(before)
                 self._come.notify_all()
 
 

@@ -119,12 +119,11 @@ class PolicyGate:
         """Govern one call of a synchronous run, as ToolNode's ``wrap_tool_call``."""
         invocation = ToolInvocation(request, execute, threaded=True)
         work = _awaited(self.run(request, invocation))
-        messages = history.messages_of(request.state)
-        number = history.calls_before(messages, request.tool_call["id"])
-        turn = (
-            None if is_sent(request.runtime.config) else self._arrivals.turn(running_task(), number)
-        )
-        return run_sync(work, turn)
+        task = None if is_sent(request.runtime.config) else running_task()
+        if task is None:
+            return run_sync(work)
+        before = history.calls_before(history.messages_of(request.state), request.tool_call["id"])
+        return run_sync(work, self._arrivals.turn(task, before))
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, execute: Callable[..., Awaitable[Any]]
