@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 # Relative on purpose: the checkout's path may hold spaces.
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest -p no:cacheprovider
-COVERED := $(PYTEST) -n 2 --dist loadgroup --cov --cov-report= --cov-fail-under=0
+COVERED := $(PYTEST) -n 3 --dist loadgroup --cov --cov-report= --cov-fail-under=0
 
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
