@@ -11,18 +11,38 @@ from adapter.core.answers import Answer
 from adapter.core.asking import Asker
 from adapter.core.deciding import Decider
 from adapter.core.journal import Journal
-from adapter.core.past import Past
+from adapter.core.past import OPEN, Past
 from adapter.core.reading import Reader
 from adapter.core.ruling import Ruling
 from adapter.core.running import Runner
-from adapter.core.store import Claimed
+from adapter.core.spec import ApprovalRule
+from adapter.core.store import CallRow, Claimed
 from adapter.core.types import CallContext, CallStatus, JsonObject, ToolCall
 from adapter.core.work import Work
 
-__all__ = ["Claimer", "Hook"]
+__all__ = ["Asked", "Claimer", "Hook"]
 
 _BEGUN = (CallStatus.CLAIMED, CallStatus.IN_DOUBT)
 Hook = Callable[[ToolCall, CallContext], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Nothing ran: there is an open question about the call, though no rule asks for one now."""
+
+    row: CallRow
+
+    @property
+    def rule(self) -> ApprovalRule:
+        """The rule under which it was asked."""
+        said = self.row.request or {}
+        return ApprovalRule(
+            name=said["rule"],
+            reason=said["reason"],
+            allowed=tuple(said["allowed"]),
+            quorum=self.row.quorum_need,
+            roles=tuple(said["roles"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +115,11 @@ class Claimer:
         return result
 
     async def free(self, work: Work) -> Any:
-        """Run a call that no person has to be asked about, claimed together with its row."""
+        """Run a call that no person has to be asked about, claimed together with its row.
+
+        Returns:
+            The host's result; or Asked, where a person was asked about it under other rules.
+        """
         row = await self.past.once.begun(work)
         if row is not None and row.status.settled:
             return await self.past.earlier(work, row)
@@ -106,6 +130,14 @@ class Claimer:
             new=self.journal.new_call(work.call, work.ctx, work.identity),
             unique=not work.spec.effects.read_only,
         )
+
+    async def asked(self, work: Work) -> CallRow | None:
+        """Return the row of a read if a person was asked about it and an answer may be here."""
+        port = None if self.asker is None else self.asker.port
+        if port is None or not port.has_answer():
+            return None
+        row = await self.journal.store.get(work.identity.key)
+        return row if row is not None and row.request is not None and row.status in OPEN else None
 
     async def approved(self, work: Work, answer: Answer | None, arguments: JsonObject) -> Any:
         """Run a call that a person approved, using the answer up in the claim.
@@ -145,6 +177,10 @@ class Claimer:
         if claimed.state == "claimed":
             await self._hooks(self.after, work)
             return result
+        if claimed.state == "asked" and claimed.row is not None:
+            if self.asker is not None:
+                return Asked(row=claimed.row)
+            return await self._claimed(work, arguments)  # nobody can be asked any more
         if claimed.state == "exceeded":
             await self.past.spent(work, claimed.exceeded or "")
         if claimed.state == "expired" and claimed.row is not None and self.asker is not None:

@@ -12,6 +12,7 @@ from typing import Any
 from adapter.core import programs
 from adapter.core.answers import Answer
 from adapter.core.approvals import ApprovalPort
+from adapter.core.claiming import Asked
 from adapter.core.confirming import Again, Confirmer
 from adapter.core.errors import (
     ApprovalDenied,
@@ -65,17 +66,24 @@ class Order:
             return await self._free(work)
         token = port.enter()
         try:
-            return await self._free(work)
+            result = await self._free(work)
         finally:
             port.leave(token)
+        if isinstance(result, Asked):
+            # The policy was loosened while the question was open: it stays one, asked anew.
+            return await self._gated(work, result.rule, port)
+        return result
 
     async def _free(self, work: Work, *, gated: bool = False) -> Any:
         """Run a call that needs nobody's approval, or has it already."""
         if work.spec.effects.read_only and not programs.is_journaled(work):
+            claimer = self.stages.claimer
+            asked = await claimer.asked(work)
+            if asked is not None:
+                return Asked(row=asked)
             known = MISSING if gated else self.stages.ruling.cached(work)
             if known is not MISSING:
                 return known
-            claimer = self.stages.claimer
             read = claimer.read_beside if work.invocation.kept else claimer.read
             return await read(work, keep=not gated)
         return await self.stages.claimer.free(work)

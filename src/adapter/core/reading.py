@@ -123,7 +123,8 @@ def _whole(work: Work, result: Any) -> JsonValue:
     """Return the record of a result that comes back from it as it is, or None."""
     try:
         made = work.invocation.record(result)
-        same = bool(work.invocation.replay(strict_loads(canonical_bytes(made))) == result)
+        back = work.invocation.replay(strict_loads(canonical_bytes(made)))
+        same = bool(back == result) and repr(back) == repr(result)  # 1.0 is 1 for Python
     except Exception:  # noqa: BLE001 - a tool's own object may refuse to be compared
         return None
     return {"result": made} if same else None

@@ -161,12 +161,21 @@ class Claimed:
             ``in_progress``: somebody's live claim. ``in_doubt``: a claim ran out (the row was
             set to in_doubt unless it was already). ``expired``: past its deadline (the row was
             set). ``void``: overtaken. ``exceeded``: a counter is spent, see ``exceeded``.
-            ``missing``: no row and none to make.
+            ``missing``: no row and none to make. ``asked``: ``new`` was given, and a person was
+            asked about the row's call.
         row: The row after the transaction.
     """
 
     state: Literal[
-        "claimed", "settled", "in_progress", "in_doubt", "expired", "void", "exceeded", "missing"
+        "claimed",
+        "settled",
+        "in_progress",
+        "in_doubt",
+        "expired",
+        "void",
+        "exceeded",
+        "missing",
+        "asked",
     ]
     row: CallRow | None
     exceeded: str | None = None

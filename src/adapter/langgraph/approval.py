@@ -36,6 +36,7 @@ from adapter.langgraph.host import (
     drop_bare_answer,
     pause_id,
     resume_map,
+    running_task,
     task_answers,
 )
 from adapter.langgraph.signedanswer import EXPECTED, SCHEMA, Expected, SignedAnswer
@@ -146,7 +147,7 @@ class LangGraphApproval:
 
     def has_answer(self) -> bool:
         """Tell whether the next question of this task has an answer waiting."""
-        return task_answers(configurable()).delivery is not None
+        return running_task() is not None and task_answers(configurable()).delivery is not None
 
     def contended(self) -> bool:
         """Tell whether an answer waits here and other calls of this task wait for their turn."""

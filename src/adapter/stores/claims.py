@@ -19,6 +19,9 @@ from adapter.stores.transaction import Transaction
 __all__ = ["claim_call", "renew_claim", "settle_call"]
 
 
+_WAITING = (CallStatus.REQUESTED, CallStatus.APPROVED, CallStatus.SUSPENDED)
+
+
 def claim_call(
     tx: Transaction,
     now: int,
@@ -44,9 +47,11 @@ def claim_call(
     if row is None:
         return Claimed(state="missing", row=None)
     status = row.status
+    if claim.new is not None and row.request is not None and status in _WAITING:
+        return Claimed(state="asked", row=row)
     if status is CallStatus.CLAIMED or (claim.repeatable and _ran_out(row, now)):
         return _claim_claimed(tx, now, claim, decision, row)
-    if status is CallStatus.SUSPENDED or status in (CallStatus.REQUESTED, CallStatus.APPROVED):
+    if status in _WAITING:
         return _claim_free(tx, now, claim, decision, row)
     return Claimed(state=_ended(status), row=row)
 

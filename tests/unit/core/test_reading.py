@@ -53,7 +53,7 @@ async def test_a_read_past_its_budget_leaves_nothing_behind() -> None:
         assert len(await kit.store.of_message("thread-1", "message-1")) == 1
 
 
-@pytest.mark.parametrize("result", [{"a", "b"}, (1, 2), float("nan")])
+@pytest.mark.parametrize("result", [{"a", "b"}, (1, 2), float("nan"), 1.0, {"a": -0.0}])
 async def test_a_result_that_would_come_back_otherwise_is_read_again_and_counted(
     result: Any,
 ) -> None:
