@@ -202,6 +202,13 @@ class ScriptedInvocation:
         """Tell whether the tool itself paused the run."""
         return isinstance(error, Paused)
 
+    async def recall(self, outcome: JsonValue) -> None:
+        """Take up nothing."""
+
+    def told(self, pause: BaseException) -> JsonValue:  # noqa: ARG002 - the protocol's
+        """Return nothing."""
+        return None
+
     def failed(self, result: Any) -> bool:  # noqa: ARG002 - the protocol's
         """Tell whether the result reports an error."""
         return self.is_error

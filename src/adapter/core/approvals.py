@@ -148,6 +148,10 @@ class ApprovalPort(Protocol):
         """Note that such a call is over."""
         ...
 
+    async def quiet(self, token: object) -> None:
+        """Wait until no other such call of the task runs: the host ends it with the first pause."""
+        ...
+
     async def decide(
         self, question: Question, refused: Callable[[Refusal], Awaitable[bool]]
     ) -> Answer:

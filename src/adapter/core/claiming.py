@@ -22,7 +22,7 @@ from adapter.core.work import Work
 
 __all__ = ["Asked", "Claimer", "Hook"]
 
-_BEGUN = (CallStatus.CLAIMED, CallStatus.IN_DOUBT)
+_BEGUN = (CallStatus.CLAIMED, CallStatus.IN_DOUBT, CallStatus.SUSPENDED)
 Hook = Callable[[ToolCall, CallContext], Awaitable[None]]
 
 
@@ -98,6 +98,11 @@ class Claimer:
             return await self.read(work, keep=keep)
         if self.before:
             await self._hooks(self.before, work)
+        if row is not None and row.status is CallStatus.SUSPENDED:  # its claim is counted no more
+            charges = self.ruling.charges(work, again=True)
+            turn = await self.journal.store.charge(charges)
+            if turn.exceeded is not None:
+                await self.past.spent(work, turn.exceeded)
         new = self.journal.new_call(work.call, work.ctx, work.identity)
         claim = self._claim(work, work.arguments, new=new)
         claimed, result = await self.reader.recorded(work, claim)

@@ -88,6 +88,9 @@ class OutsideGraph:
     def leave(self, token: object) -> None:
         """Note nothing."""
 
+    async def quiet(self, token: object) -> None:
+        """Wait for nothing."""
+
 
 class DeferredApproval(OutsideGraph):
     """An approval port whose answers come from the store only.

@@ -83,6 +83,13 @@ class FunctionInvocation:
         """Whether the host is pausing; a function has none."""
         return False
 
+    async def recall(self, outcome: JsonValue) -> None:
+        """Take up nothing."""
+
+    def told(self, pause: BaseException) -> JsonValue:  # noqa: ARG002 - the protocol's
+        """Return nothing: the host keeps what there is."""
+        return None
+
     def failed(self, result: Any) -> bool:  # noqa: ARG002 - the protocol's
         """Whether the result reports an error; a function raises instead."""
         return False
@@ -148,6 +155,13 @@ class Unjournaled:
     def is_pause(self, error: BaseException) -> bool:
         """As the host says."""
         return self._inner.is_pause(error)
+
+    async def recall(self, outcome: JsonValue) -> None:
+        """Take up nothing."""
+
+    def told(self, pause: BaseException) -> JsonValue:  # noqa: ARG002 - the protocol's
+        """Return nothing: the host keeps what there is."""
+        return None
 
     def failed(self, result: Any) -> bool:
         """As the host says."""

@@ -99,6 +99,14 @@ class Invocation(Protocol):
         """Whether an exception is the host's control flow and not a failure."""
         ...
 
+    async def recall(self, outcome: JsonValue) -> None:
+        """Take up what ``told`` returned when the tool paused; awaited of each call with a row."""
+        ...
+
+    def told(self, pause: BaseException) -> JsonValue:
+        """Return what a tool that pauses needs to go on later, beside what its host keeps."""
+        ...
+
     def failed(self, result: Any) -> bool:
         """Whether a returned result reports an error."""
         ...

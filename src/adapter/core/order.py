@@ -65,10 +65,16 @@ class Order:
         if port is None:
             return await self._free(work)
         token = port.enter()
+        pauses = False
         try:
             result = await self._free(work)
+        except Exception as error:
+            pauses = work.invocation.is_pause(error)
+            raise
         finally:
             port.leave(token)
+            if pauses:  # what runs beside it would be found in progress by the next run
+                await port.quiet(token)
         if isinstance(result, Asked):
             # The policy was loosened while the question was open: it stays one, asked anew.
             return await self._gated(work, result.rule, port)

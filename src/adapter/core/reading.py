@@ -79,6 +79,7 @@ class Reader:
         claimed = await claim()
         if claimed.state != "claimed" or claimed.row is None:
             return claimed, None
+        await work.invocation.recall(self.journal.outcome(claimed.row))
         number = claimed.row.fence
         settle = partial(self.runner.settle, work, number)
         keeper = Lease(self.journal, work.subject.key, number)
@@ -87,8 +88,8 @@ class Reader:
         except AdapterError as error:
             await settle(CallStatus.FAILED, error_outcome(error), error=error.kind)
             raise
-        except Exception:  # the tool itself asks; anything else is an AdapterError by now
-            await settle(CallStatus.FAILED, None, reason="it asks, and runs again with the answer")
+        except Exception as pause:  # the tool itself asks; what else there is, is an AdapterError
+            await settle(CallStatus.SUSPENDED, work.invocation.told(pause))
             raise
         except asyncio.CancelledError:
             stopped = error_outcome(ToolFailed(f"{work.spec.name} was stopped with its run."))

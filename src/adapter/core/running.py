@@ -81,6 +81,7 @@ class Runner:
                 return claimed, None
             mine = _taken_over(work, claimed.row)
             held_by.append((mine, claimed.row.fence))
+            await work.invocation.recall(self.journal.outcome(claimed.row))
             return claimed, await self._invoke_and_settle(mine, claimed.row.fence, arguments)
 
         async def abandon() -> None:
@@ -107,14 +108,14 @@ class Runner:
             result = await self.attempts(work, arguments, fence, number)
         except Exception as error:
             if work.invocation.is_pause(error):
-                await self._paused(work, number, fence)
+                await self._paused(work, number, fence, error)
                 raise
             raise await self._failure(work, number, fence, error) from error
         finally:
             keeper.stop()
         return await self._success(work, number, fence, result)
 
-    async def _paused(self, work: Work, number: int, fence: Fence) -> None:
+    async def _paused(self, work: Work, number: int, fence: Fence, pause: Exception) -> None:
         """Suspend a call whose tool, or what stands before it, asks; no tool runs after its end.
 
         Raises:
@@ -128,7 +129,7 @@ class Runner:
             failed = fence.error
             if isinstance(failed, Exception) and not work.invocation.is_pause(failed):
                 raise await self._failure(work, number, fence, failed) from failed
-        await self.settle(work, number, CallStatus.SUSPENDED, None)
+        await self.settle(work, number, CallStatus.SUSPENDED, work.invocation.told(pause))
 
     async def _success(self, work: Work, number: int, fence: Fence, result: Any) -> Any:
         failed = work.invocation.failed(result)

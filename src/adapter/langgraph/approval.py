@@ -40,6 +40,7 @@ from adapter.langgraph.host import (
     task_answers,
 )
 from adapter.langgraph.signedanswer import EXPECTED, SCHEMA, Expected, SignedAnswer
+from adapter.langgraph.supersteps import shown_pauses
 from adapter.langgraph.taskturns import OUTSIDE, TaskTurns
 
 __all__ = ["LangGraphApproval", "OnInvalid", "SignedAnswer"]
@@ -145,6 +146,10 @@ class LangGraphApproval:
         """Note that such a call is over."""
         self._turns.leave(token)
 
+    async def quiet(self, token: object) -> None:
+        """Wait until no other such call of the task runs."""
+        await self._turns.quiet(token)
+
     def has_answer(self) -> bool:
         """Tell whether the next question of this task has an answer waiting."""
         return running_task() is not None and task_answers(configurable()).delivery is not None
@@ -227,6 +232,9 @@ class LangGraphApproval:
                 # that is answered by id would get it, and the answer by id would be lost.
                 drop_bare_answer(conf)
             here = pause_id(answers.namespace, answers.asked)
+            if answers.delivery == "bare" and await _is_for_a_tool(conf, answers):
+                pause = Interrupt(self._sealed(question), id=here, response_schema=SCHEMA)
+                raise GraphInterrupt((pause,))
             answer = await self._once(question, answers, here, refused)
             if not answer.void:
                 return replace(answer, interrupt_id=here)
@@ -268,6 +276,13 @@ class LangGraphApproval:
 
     def _sealed(self, question: Question) -> JsonObject:
         return sealed_value(self.keys, question.binding, question.request)
+
+
+async def _is_for_a_tool(conf: Any, answers: TaskAnswers) -> bool:
+    """Tell whether an unaddressed answer is for a question that a tool of the task asked itself."""
+    own = {pause_id(answers.namespace, number) for number in range(answers.keyed + 1)}
+    shown = {pause.id for pause in await shown_pauses(conf)}
+    return bool(shown) and shown.isdisjoint(own)
 
 
 def _is_for(row: BoundRow, value: Any) -> bool:

@@ -97,7 +97,7 @@ class CallTurn:
         """Leave a task with a pause or an error only when no other call of it runs any more.
 
         A ToolNode leaves at the first one. The others would go on behind it, and the task's next
-        run would find them in progress. Calls that ask go one at a time after these anyway.
+        run would find them in progress.
         """
         key = id(running_task())
         crowd = self._crowds.setdefault(key, _Crowd())
@@ -176,7 +176,7 @@ class CallTurn:
         alone = single or is_sent(request.runtime.config)
         if not alone or (self._one_task and not single):
             invocation.share_task(asks=self._admissions.asks(message, answered))
-        if self._one_task or alone or self._executor.confirms(call):
+        if self._one_task or alone:
             return await self._executor.run(call, ctx, invocation, arguments=valid)
         async with self._beside_others():
             return await self._executor.run(call, ctx, invocation, arguments=valid)

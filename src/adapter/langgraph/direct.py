@@ -30,7 +30,8 @@ from adapter.core.scope import task_scope
 from adapter.core.spec import Registry
 from adapter.core.types import JsonObject, JsonValue, ToolCall
 from adapter.langgraph import results
-from adapter.langgraph.host import apart, running_task
+from adapter.langgraph.host import running_task
+from adapter.langgraph.ownpauses import OwnPauses
 
 __all__ = ["GovernedTool", "as_tool", "injected_names", "tools_of"]
 
@@ -118,6 +119,7 @@ class _DirectInvocation(FunctionInvocation):
         self._tool = tool
         self._call = call
         self._host_fills_in = injected
+        self._own = OwnPauses(call.id)
         # Taken now: where the tool begins, the front end's scope ends.
         scope = task_scope.get()
         self._state = {} if scope is None or scope.state is None else scope.state
@@ -135,7 +137,7 @@ class _DirectInvocation(FunctionInvocation):
 
     @override
     async def _run(self, arguments: JsonObject) -> Any:
-        config: Any = apart(get_config(), self._call.id) if self._beside_others else None
+        config: Any = self._own.config(get_config()) if self._beside_others else None
         if not self._host_fills_in:
             return await self._tool.ainvoke(arguments, config)
         taken = _Taken.model_construct(
@@ -164,6 +166,15 @@ class _DirectInvocation(FunctionInvocation):
     @override
     def is_pause(self, error: BaseException) -> bool:
         return isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
+
+    @override
+    async def recall(self, outcome: JsonValue) -> None:
+        if self._beside_others:
+            await self._own.recall(outcome)
+
+    @override
+    def told(self, pause: BaseException) -> JsonValue:
+        return self._own.told(pause) if self._beside_others else None
 
     @override
     def failed(self, result: Any) -> bool:

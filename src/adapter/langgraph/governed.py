@@ -25,7 +25,7 @@ from adapter.core.types import JsonObject, JsonValue
 from adapter.core.validation import PydanticSchema
 from adapter.langgraph import results
 from adapter.langgraph.direct import GovernedTool, as_tool, injected_names
-from adapter.langgraph.host import apart
+from adapter.langgraph.ownpauses import OwnPauses
 from adapter.langgraph.standins import (
     Fenced,
     Placed,
@@ -176,6 +176,7 @@ class ToolInvocation:
         self._id: str = request.tool_call["id"] or ""
         self._name: str = request.tool_call["name"]
         self._shared = self._kept = False
+        self._own = OwnPauses(self._id)
 
     def share_task(self, *, asks: bool) -> None:
         """Say that other calls run in the same task, and not all of them on each run of it.
@@ -211,10 +212,8 @@ class ToolInvocation:
         if tool is not None and self._threaded and is_asynchronous(tool):
             tool = changes["tool"] = Waited.model_construct(**face(tool), inner=tool)
         if tool is not None and self._shared:
-            tool = changes["tool"] = Placed.model_construct(
-                **face(tool), inner=tool, place=self._id
-            )
-            placed: Any = apart(request.runtime.config, self._id)
+            tool = changes["tool"] = Placed.model_construct(**face(tool), inner=tool, own=self._own)
+            placed: Any = self._own.config(request.runtime.config)
             request = replace(request, runtime=replace(request.runtime, config=placed))
         if tool is not None and own is not None and fence is not None:
             changes["tool"] = Fenced.model_construct(
@@ -238,6 +237,15 @@ class ToolInvocation:
     def is_pause(self, error: BaseException) -> bool:
         """Whether LangGraph is pausing, jumping or refusing a resume, and not failing."""
         return isinstance(error, GraphBubbleUp) or is_invalid_resume(error)
+
+    async def recall(self, outcome: JsonValue) -> None:
+        """Take up what the tool was told before it paused."""
+        if self._shared:
+            await self._own.recall(outcome)
+
+    def told(self, pause: BaseException) -> JsonValue:
+        """Return what the tool has been told; alone in its task, LangGraph keeps it."""
+        return self._own.told(pause) if self._shared else None
 
     def failed(self, result: Any) -> bool:
         """Whether the result is an error message."""

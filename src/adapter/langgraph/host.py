@@ -6,7 +6,7 @@ questions it asked. What is around the task is in ``supersteps``. Nothing here d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -25,6 +25,7 @@ __all__ = [
     "configurable",
     "drop_bare_answer",
     "is_sent",
+    "own_pad",
     "pause_id",
     "resume_map",
     "run_control",
@@ -40,6 +41,8 @@ NAMESPACE = "checkpoint_ns"
 CHECKPOINTER = "__pregel_checkpointer"
 _RUNTIME = "__pregel_runtime"
 _PUSH = "__pregel_push"
+_SEND = "__pregel_send"
+_RESUME = "__resume__"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +127,43 @@ def apart(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     numbers = count((crc32(name.encode()) + 1) * _GRAPHS_OF_A_CALL)
     own = replace(pad, subgraph_counter=numbers.__next__)
     return {**config, "configurable": {**conf, _SCRATCHPAD: own}}
+
+
+def own_pad(
+    conf: Mapping[str, Any], *, numbers: Any, answers: Any, bare: bool
+) -> dict[str, Any] | None:
+    """Return a task's config with other numbers and answers for what asks below it.
+
+    Args:
+        conf: The configurable part of the config.
+        numbers: Counts the questions.
+        answers: What is there for them; LangGraph saves none of it.
+        bare: Whether an unaddressed answer is one of them.
+
+    Returns:
+        The configurable part; None outside a task.
+    """
+    pad = task_scratchpad(conf)
+    if pad is None:
+        return None
+    made = replace(
+        pad,
+        interrupt_counter=numbers,
+        resume=answers,
+        get_null_resume=pad.get_null_resume if bare else _nothing,
+    )
+    send: Any = conf.get(_SEND)
+
+    def sent(writes: Sequence[tuple[str, Any]]) -> None:
+        others = [write for write in writes if write[0] != _RESUME]
+        if others:
+            send(others)
+
+    return {**conf, _SCRATCHPAD: made, _SEND: sent}
+
+
+def _nothing(_consume: bool = False) -> None:
+    """Have no unaddressed answer."""
 
 
 def task_answers(conf: Mapping[str, Any]) -> TaskAnswers:

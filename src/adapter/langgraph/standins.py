@@ -16,7 +16,7 @@ from adapter.core.invoke import Fence
 from adapter.langgraph import results
 from adapter.langgraph.bridge import run_sync
 from adapter.langgraph.direct import injected_names
-from adapter.langgraph.host import apart
+from adapter.langgraph.ownpauses import OwnPauses
 
 __all__ = ["Fenced", "Placed", "Waited", "face", "is_asynchronous", "known_injected"]
 
@@ -77,18 +77,18 @@ class Waited(_StandIn):
 
 
 class Placed(_StandIn):
-    """A tool whose own graphs are told apart from those of other calls of its task."""
+    """A tool whose own graphs and questions are told apart from those of its task's other calls."""
 
-    place: str
+    own: OwnPauses
 
     @override
     def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        placed: Any = apart(config or {}, self.place)
+        placed: Any = self.own.config(config or {})
         return self.inner.invoke(input, placed, **kwargs)
 
     @override
     async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
-        placed: Any = apart(config or {}, self.place)
+        placed: Any = self.own.config(config or {})
         return await self.inner.ainvoke(input, placed, **kwargs)
 
 

@@ -5,6 +5,7 @@ Its superstep, its run, and what the checkpointer holds of it. Nothing here deci
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ __all__ = [
     "pauses_at",
     "replace_pauses",
     "run_of",
+    "shown_pauses",
     "start_input",
     "superstep",
     "write_channels",
@@ -106,6 +108,18 @@ def pauses_at(conf: Mapping[str, Any]) -> tuple[Any, dict[str, Any]] | None:
     here = superstep(conf, ())
     place = {"checkpoint_ns": here.namespace, "checkpoint_id": here.checkpoint_id}
     return saver, {"configurable": {"thread_id": conf["thread_id"], **place}}
+
+
+async def shown_pauses(conf: Mapping[str, Any]) -> tuple[Interrupt, ...]:
+    """Return the pauses of the running task that people see: what an unaddressed answer is for."""
+    at = pauses_at(conf)
+    if at is None:
+        return ()
+    try:
+        found = await at[0].aget_tuple(at[1])
+    except NotImplementedError:  # a synchronous checkpointer
+        found = await asyncio.to_thread(at[0].get_tuple, at[1])
+    return last_pause(conf, found)
 
 
 def last_pause(conf: Mapping[str, Any], found: CheckpointTuple | None) -> tuple[Interrupt, ...]:

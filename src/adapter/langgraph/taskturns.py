@@ -82,9 +82,7 @@ class TaskTurns:
                 task.paused = pause
                 # A node that runs several calls ends at the first pause: what still runs beside
                 # this call must be settled by then, or its result would come too late.
-                while task.running:
-                    task.idle.clear()
-                    await task.idle.wait()
+                await self.quiet(task)
                 raise
 
     def contended(self) -> bool:
@@ -114,6 +112,12 @@ class TaskTurns:
             token.running -= 1
             token.idle.set()
             self._forget(token)
+
+    async def quiet(self, token: object) -> None:
+        """Wait until no call that asks nobody runs in a task any more."""
+        while isinstance(token, _Task) and token.running:
+            token.idle.clear()
+            await token.idle.wait()
 
     def _forget(self, task: _Task) -> None:
         """Let go of a task that is over; one that paused is kept for siblings that come late."""
