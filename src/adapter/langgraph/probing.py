@@ -24,6 +24,8 @@ from adapter.langgraph.toolnode import GovernedToolNode
 
 __all__ = ["Finding", "Report", "probe_graph"]
 
+_DEPTH = 5  # of graphs inside graphs
+
 
 async def probe_graph(graph: Any) -> Report:
     """Try every known way around the gate.
@@ -75,6 +77,18 @@ class _Walk:
                 await self.graph(part, f"{around}{name}|")
             elif not isinstance(part, ToolNode):
                 await self._code(name, part, around)
+        for name, node in getattr(graph, "nodes", {}).items():
+            self._cached(graph, name, node, around)
+        for name, branches in getattr(getattr(graph, "builder", None), "branches", {}).items():
+            for branch in branches.values():
+                await self._code(f"{name} (its edges)", branch.path, around)
+
+    def _cached(self, graph: Any, name: str, node: Any, around: str) -> None:
+        """Report a node whose results LangGraph gives again, in other threads too."""
+        policies = [getattr(one, "cache_policy", None) for one in (node, graph)]
+        parts = _parts(getattr(node, "bound", None))
+        if any(policies) and any(_governs(part) for part in parts):
+            self.report.add("hole", "cache_policy", around + name, "", _CACHED)
 
     async def _code(self, name: str, part: Any, around: str) -> None:
         """Try what the code of a node holds."""
@@ -91,7 +105,9 @@ class _Walk:
             await self.graph(graph, f"{where}|")
         for tool, use in held.tools.items():
             severity, text = _CALLED[use]
-            self.report.add(severity, "own node", where, tool, text)
+            made = Finding(severity=severity, attempt="own node", node=where, tool=tool, text=text)
+            if made not in self.report.findings:  # a step is read alone, and in its sequence
+                self.report.findings.append(made)
 
     async def _probed(self, graph: Any, node: str, shown: str, tools: ToolNode) -> None:
         await self._tools(list(tools.tools_by_name.values()), shown)
@@ -115,8 +131,8 @@ class _Walk:
 _CALLED: dict[str, Any] = {
     "calls": (
         "hole",
-        "The node's own code calls the tool, outside the adapter. Call it by executor.run in "
-        "one_use(node), or leave the calls to tool_node.",
+        "The code of the node, or of middleware in it, calls the tool outside the adapter. Call "
+        "it by executor.run in one_use(node), or leave the calls to tool_node.",
     ),
     "may call": (
         "warning",
@@ -124,6 +140,26 @@ _CALLED: dict[str, Any] = {
         "tried. Bind tools to a model outside the node, and call them by executor.run.",
     ),
 }
+
+
+_CACHED = (
+    "LangGraph gives the node's result again for an equal input, in other threads and to other "
+    "users too: no call is asked about, recorded or counted then. Remove the cache_policy; for a "
+    "tool that only reads, use ToolSpec(cache_ttl=...)."
+)
+
+
+def _governs(part: Any, depth: int = 0) -> bool:
+    """Tell whether a node, or what it runs, runs tool calls."""
+    if isinstance(part, GovernedNode | FlowNode | ToolNode):
+        return True
+    if depth > _DEPTH:
+        return False
+    if isinstance(part, Pregel):
+        inner = [one for node in part.nodes.values() for one in _parts(node.bound)]
+        return any(_governs(one, depth + 1) for one in inner)
+    held = held_by(part)
+    return held.governs or any(_governs(one, depth + 1) for one in (*held.nodes, *held.graphs))
 
 
 def _parts(bound: Any) -> list[Any]:
