@@ -14,14 +14,13 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage, convert_to_messages
 from langchain_core.messages.base import message_to_dict
 from langchain_core.messages.utils import messages_from_dict
-from langgraph.types import Command
+from langgraph.types import Command, Send
 
 from adapter.core.canonical import canonical_bytes, strict_loads
 from adapter.core.errors import AdapterError, ToolUsageError
 from adapter.core.masking import ResultMask
 
 __all__ = [
-    "belongs",
     "error_message",
     "fits",
     "for_call",
@@ -67,11 +66,6 @@ def stated_record(text: str, call_id: str, name: str) -> Any:
     return {"result": to_record(text_message(text, call_id, name))}
 
 
-def belongs(result: Any, call_id: str) -> bool:
-    """Tell whether a result carries no other call's id."""
-    return all(message.tool_call_id == call_id for message in _tool_messages(result))
-
-
 def fits(result: Any, call_id: str) -> bool:
     """Tell whether a result answers this call once, and no other.
 
@@ -81,22 +75,24 @@ def fits(result: Any, call_id: str) -> bool:
     ids = [message.tool_call_id for message in _tool_messages(result)]
     if ids:
         return ids == [call_id]
-    return any(
-        command.graph is not None or call_id in _elsewhere(command)
-        for command in (result if isinstance(result, list) else [result])
-        if isinstance(command, Command)
+    listed = result if isinstance(result, list) else [result]
+    return any(isinstance(one, Command) and one.graph is not None for one in listed) or any(
+        message.tool_call_id == call_id for message in _elsewhere(result)
     )
 
 
-def _elsewhere(command: Command[Any]) -> set[str]:
-    update = command.update if isinstance(command.update, dict) else {}
-    return {
-        message.tool_call_id
-        for value in update.values()
-        if isinstance(value, list)
-        for message in value
+def _elsewhere(result: Any) -> list[ToolMessage]:
+    """Return the ToolMessages that Commands write under other keys than ``messages``."""
+    if isinstance(result, list):
+        return [message for item in result for message in _elsewhere(item)]
+    update = result.update if isinstance(result, Command) else None
+    return [
+        message
+        for key, value in (update.items() if isinstance(update, dict) else ())
+        if key != _MESSAGES
+        for message in (value if isinstance(value, list) else [value])
         if isinstance(message, ToolMessage)
-    }
+    ]
 
 
 def spelt_out(result: Any) -> Any:
@@ -142,15 +138,16 @@ def to_record(result: Any) -> Any:
         result: ToolMessage, Command, or a list of these.
 
     Raises:
-        ToolUsageError: It cannot be kept and given back: a state update that is no JSON, a Send.
+        ToolUsageError: It cannot be kept and given back: a value in a state update, or in what a
+            Send hands over, that is neither JSON nor messages.
     """
     try:
         record = _recorded(result)
         canonical_bytes(record)
     except (TypeError, ValueError, UnicodeEncodeError) as error:
         msg = (
-            "The tool's result cannot be kept in the journal: results and state updates of "
-            "governed tools must be JSON. The call is not run again."
+            "The tool's result cannot be kept in the journal: results, state updates and Sends of "
+            "governed tools must be JSON, or messages. The call is not run again."
         )
         raise ToolUsageError(msg) from error
     return record
@@ -162,25 +159,51 @@ def _recorded(result: Any) -> Any:
     if isinstance(result, list):
         return {"list": [_recorded(item) for item in result]}
     if isinstance(result, Command) and not result.resume:
-        wanted: Any = result.goto
-        goto = list(wanted) if isinstance(wanted, list | tuple) else [wanted]
-        if not all(isinstance(name, str) for name in goto):
-            msg = "a Send has no JSON form"
-            raise TypeError(msg)
-        return {"command": {"update": _update(result.update), "goto": goto, "graph": result.graph}}
+        made = {"update": _update(result.update), "graph": result.graph, **_goto(result.goto)}
+        return {"command": made}
     msg = f"{type(result).__name__} has no JSON form"
     raise TypeError(msg)
 
 
+def _goto(wanted: Any) -> dict[str, Any]:
+    """Return where a Command leads. A list of Sends is joined with others, one alone is not."""
+    if isinstance(wanted, list):
+        return {"goto": [_target(target) for target in wanted]}
+    form, listed = ("tuple", wanted) if isinstance(wanted, tuple) else ("one", [wanted])
+    return {"goto": [_target(target) for target in listed], "form": form}
+
+
+def _target(target: Any) -> Any:
+    if isinstance(target, str):
+        return target
+    if type(target) is not Send or getattr(target, "timeout", None) is not None:
+        msg = "only a node's name, or a Send without a timeout, has a JSON form"
+        raise TypeError(msg)
+    arg = target.arg
+    return {"node": target.node, **(_values(arg) if isinstance(arg, dict) else {"arg": arg})}
+
+
 def _update(update: Any) -> Any:
     if isinstance(update, dict):
-        return {
-            "keys": {key: value for key, value in update.items() if key != _MESSAGES},
-            "messages": _listed(update.get(_MESSAGES)),
-        }
-    if update is None:
-        return None
-    return {"messages": _listed(update), "keys": None}
+        rest = dict(update)
+        found = rest.pop(_MESSAGES, None)
+        if isinstance(found, BaseMessage):
+            rest[_MESSAGES], found = found, None
+        return {"messages": _listed(found), **_values(rest)}
+    return None if update is None else {"messages": _listed(update), "keys": None}
+
+
+def _values(given: dict[Any, Any]) -> dict[str, Any]:
+    """Return a mapping's values, the messages apart from JSON, which may look like their form."""
+    made: dict[str, Any] = {"keys": {}, "lists": {}, "single": {}}
+    for key, value in given.items():
+        if isinstance(value, BaseMessage):
+            made["single"][key] = _message(value)
+        elif type(value) is list and value and all(isinstance(m, BaseMessage) for m in value):
+            made["lists"][key] = [_message(message) for message in value]
+        else:
+            made["keys"][key] = value
+    return {name: part for name, part in made.items() if part or name == "keys"}
 
 
 def _listed(messages: Any) -> Any:
@@ -197,6 +220,8 @@ def _message(message: BaseMessage) -> Any:
         except (TypeError, ValueError, UnicodeEncodeError):
             # Never sent to the model, often an object: the content is what must come back.
             made["data"]["artifact"] = None
+    else:
+        _read(made)  # raises for a kind of message that could not be given back
     return made
 
 
@@ -208,7 +233,7 @@ def from_record(record: Any) -> Any:
     """
     if isinstance(record, dict):
         if "message" in record:
-            return messages_from_dict([record["message"]])[0]
+            return _read(record["message"])
         if "list" in record:
             return [from_record(item) for item in record["list"]]
         if "command" in record:
@@ -220,19 +245,43 @@ def from_record(record: Any) -> Any:
 def _command(made: dict[str, Any]) -> Command[Any]:
     update: Any = made["update"]
     if update is not None:
-        messages = None if update["messages"] is None else messages_from_dict(update["messages"])
+        messages = None if update["messages"] is None else [_read(m) for m in update["messages"]]
         if update["keys"] is None:
             update = messages
         else:
-            update = dict(update["keys"])
+            update = _mapping(update)
             if messages is not None:
                 update[_MESSAGES] = messages
-    return Command(update=update, goto=made["goto"], graph=made["graph"])
+    goto: Any = [_targeted(target) for target in made["goto"]]
+    form = made.get("form")
+    goto = goto[0] if form == "one" else tuple(goto) if form == "tuple" else goto
+    # ToolNode joins the Sends of Commands whose graph *is* this text.
+    graph = Command.PARENT if made["graph"] == Command.PARENT else made["graph"]
+    return Command(update=update, goto=goto, graph=graph)
+
+
+def _targeted(target: Any) -> Any:
+    if isinstance(target, str):
+        return target
+    return Send(target["node"], target["arg"] if "arg" in target else _mapping(target))
+
+
+def _mapping(made: dict[str, Any]) -> dict[str, Any]:
+    lists = {key: [_read(one) for one in found] for key, found in made.get("lists", {}).items()}
+    single = {key: _read(one) for key, one in made.get("single", {}).items()}
+    return {**made["keys"], **lists, **single}
+
+
+def _read(made: dict[str, Any]) -> BaseMessage:
+    if made["type"] == "remove":  # LangChain writes its empty content, and refuses to read it
+        made = {**made, "data": {k: v for k, v in made["data"].items() if k != "content"}}
+    return messages_from_dict([made])[0]
 
 
 def result_messages(record: Any) -> list[ToolMessage]:
     """Return the ToolMessages a record holds, for repairing a history."""
-    return list(_tool_messages(from_record(record)))
+    result = from_record(record)
+    return [*_tool_messages(result), *_elsewhere(result)]
 
 
 def to_call(result: Any, call_id: str, name: str) -> Any:
@@ -240,10 +289,12 @@ def to_call(result: Any, call_id: str, name: str) -> Any:
 
     What a Command of the other call writes into the state, and where it leads, was that call's.
     """
-    if belongs(result, call_id):
+    # Under another key ToolNode marks its call's answer by the tool's name; the rest may be the
+    # history of a sub-agent.
+    found = list(_tool_messages(result)) or [m for m in _elsewhere(result) if m.name == name]
+    if not found or any(message.tool_call_id == call_id for message in found):
         return result
-    found = next(iter(_tool_messages(result)))
-    return found.model_copy(update={"tool_call_id": call_id, "id": None, "name": name})
+    return found[0].model_copy(update={"tool_call_id": call_id, "id": None, "name": name})
 
 
 def for_call(result: Any, call_id: str) -> ToolMessage | None:

@@ -56,6 +56,7 @@ class PolicyGate:
         approval: ApprovalPort | None = None,
         specs: Iterable[ToolSpec] = (),
         budgets: Budgets | None = None,
+        messages_key: str = "messages",
         on_tool_failure: str = "message",
         **executor: Any,
     ) -> None:
@@ -72,6 +73,7 @@ class PolicyGate:
             specs: Full declarations of some tools; for the others one is made from the policy.
                 Names are exact.
             budgets: Limits; None has none but the policy's rates.
+            messages_key: Where the state's messages are, as ToolNode is told.
             on_tool_failure: ``message`` shows ToolFailed and ToolTimeout to the model; ``raise``
                 ends the run.
             executor: Further arguments of ``Executor``; ``closed=True`` says that the policy and
@@ -85,7 +87,7 @@ class PolicyGate:
         if on_tool_failure not in ("message", "raise"):
             msg = f"on_tool_failure is 'message' or 'raise', not {on_tool_failure!r}."
             raise ConfigurationError(msg)
-        self.policy = policy
+        self.policy, self._key = policy, messages_key
         self._specs = {spec.name: spec for spec in specs}
         self._shown: tuple[type[AdapterError], ...] = (ModelVisibleError,)
         if on_tool_failure == "message":
@@ -122,7 +124,8 @@ class PolicyGate:
         task = None if is_sent(request.runtime.config) else running_task()
         if task is None:
             return run_sync(work)
-        before = history.calls_before(history.messages_of(request.state), request.tool_call["id"])
+        messages = history.messages_of(request.state, self._key)
+        before = history.calls_before(messages, request.tool_call["id"])
         return run_sync(work, self._arrivals.turn(task, before))
 
     async def awrap_tool_call(
@@ -136,7 +139,9 @@ class PolicyGate:
         with self._lock:
             known = self._made.get(key)
             if known is None:
-                known = self._made[key] = _Wired(tools, self._over(tools), self._shown)
+                executor = self._over(tools)
+                calls = CallTurn(executor, self._shown, messages_key=self._key)
+                known = self._made[key] = _Wired(tools, executor, calls)
                 if len(self._made) > _REMEMBERED:
                     self._made.popitem(last=False)
             else:
@@ -166,15 +171,10 @@ def _check_specs(specs: Iterable[str], tools: Sequence[str], *, closed: bool) ->
 class _Wired:
     """The executor of one set of tools; holds the tools, so that their ids stay theirs."""
 
-    def __init__(
-        self,
-        tools: Sequence[BaseTool],
-        executor: Executor,
-        shown: tuple[type[AdapterError], ...],
-    ) -> None:
+    def __init__(self, tools: Sequence[BaseTool], executor: Executor, calls: CallTurn) -> None:
         self.tools = tuple(tools)
         self.executor = executor
-        self.calls = CallTurn(executor, shown)
+        self.calls = calls
 
 
 def adapter_wrap_tool_call(policy: Policy, **options: Any) -> Callable[..., Any]:
@@ -182,7 +182,7 @@ def adapter_wrap_tool_call(policy: Policy, **options: Any) -> Callable[..., Any]
 
     Args:
         policy: Rules over all tools.
-        options: As of ``PolicyGate``: ``store``, ``approval``, ``specs``, ``budgets``, ...
+        options: As of ``PolicyGate``: ``store``, ``approval``, ``specs``, ``messages_key``, ...
     """
     return PolicyGate(policy, **options).wrap_tool_call
 
@@ -192,7 +192,7 @@ def adapter_awrap_tool_call(policy: Policy, **options: Any) -> Callable[..., Awa
 
     Args:
         policy: Rules over all tools.
-        options: As of ``PolicyGate``: ``store``, ``approval``, ``specs``, ``budgets``, ...
+        options: As of ``PolicyGate``: ``store``, ``approval``, ``specs``, ``messages_key``, ...
     """
     return PolicyGate(policy, **options).awrap_tool_call
 

@@ -505,15 +505,14 @@ async def test_tools_that_take_what_the_host_fills_in_and_return_every_kind(
     assert bench.ran("with_runtime") == 1
 
 
-async def test_sends_to_a_parent_graph_of_several_calls_are_all_followed(bench: Bench) -> None:
+@pytest.mark.parametrize("effects", [Effects(read_only=True), Effects()], ids=["read", "effect"])
+async def test_sends_to_a_parent_graph_of_several_calls_are_all_followed(
+    bench: Bench, effects: Effects
+) -> None:
     def hand_over(text: str) -> Any:
         return Command(graph=Command.PARENT, goto=[Send("desk", {"text": text})])
 
-    # Not journaled: a Send has no JSON form, so the tool is a read.
-    shop = bench.shop(
-        tools=[tool_of(hand_over, "hand_over")],
-        specs=[free("hand_over", Effects(read_only=True))],
-    )
+    shop = bench.shop(tools=[tool_of(hand_over, "hand_over")], specs=[free("hand_over", effects)])
     node = tool_node(shop.registry, executor=shop.executor)
     seen: list[str] = []
     inner: Any = StateGraph(Typed)
