@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.core.kit import tool
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.policy import Policy, decide
 from adapter.core.rules import ApprovalRule, Condition
+from adapter.core.spec import Registry
 from adapter.core.types import Effects
 from adapter.policyfile import load_policy, policy_schema
 
@@ -281,3 +283,23 @@ def test_the_schema_accepts_what_the_reader_accepts() -> None:
     assert list(validator.iter_errors(yaml.safe_load(YAML))) == []
     assert not validator.is_valid({"escalate": [{"tools": "a"}]})
     json.dumps(schema)
+
+
+@pytest.mark.parametrize("name", ["p.toml", "p.yaml"])
+@pytest.mark.parametrize(("value", "fits"), [('"2"', False), ("2026-01-01", False), ("2", True)])
+def test_a_condition_of_another_type_than_its_argument_is_refused(
+    tmp_path: Path, name: str, value: str, fits: bool
+) -> None:
+    if name == "p.toml":
+        text = RULE + f"when = {{ argument = 'amount', op = 'eq', value = {value} }}"
+    else:
+        when = f"{{argument: amount, op: eq, value: {value}}}"
+        text = f"escalate: [{{tools: a, reason: x, when: {when}}}]"
+    policy = load_policy(written(tmp_path, text, name))
+    made, schema = tool("a")
+    registry = Registry([made], {"a": schema})
+    if fits:
+        policy.check(registry, closed=True)
+        return
+    with pytest.raises(ConfigurationError, match=r"escalate\['a'\], rule 'escalate 1': the argume"):
+        policy.check(registry, closed=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from adapter.core.errors import ConfigurationError
 from adapter.core.rates import Rate
-from adapter.core.spec import ApprovalRule, Condition, Registry
-from adapter.core.types import Effects, JsonObject
+from adapter.core.rules import ApprovalRule, Condition, misfit
+from adapter.core.spec import Registry
+from adapter.core.types import Effects
 
 __all__ = ["check_names", "check_table", "plain_name", "read_rate", "read_rules"]
 
@@ -112,8 +114,8 @@ def check_names(
     names = registry.names
     known = set(names)
     for key, rule in rules:
-        if key in known:
-            _check_condition(key, rule, registry.schemas[key].json_schema)
+        if isinstance(rule.when, Condition):
+            _check_condition(key, rule, rule.when, registry)
     plain = {plain_name(name): name for name in names}
     for where, keys in tables.items():
         for key in keys:
@@ -131,13 +133,25 @@ def check_names(
             raise ConfigurationError(msg)
 
 
-def _check_condition(key: str, rule: ApprovalRule, schema: JsonObject) -> None:
-    properties = schema.get("properties", {})
-    if isinstance(rule.when, Condition) and rule.when.argument not in properties:
+def _check_condition(key: str, rule: ApprovalRule, when: Condition, registry: Registry) -> None:
+    schemas = {name: schema.json_schema for name, schema in registry.schemas.items()}
+    if key in schemas and when.argument not in (properties := schemas[key].get("properties", {})):
         msg = (
-            f"Policy.escalate[{key!r}] has a condition on the argument {rule.when.argument!r}; the "
+            f"Policy.escalate[{key!r}] has a condition on the argument {when.argument!r}; the "
             f"tool has: {', '.join(sorted(properties)) or 'none'}."
         )
+        raise ConfigurationError(msg)
+    covered = [key] if key in schemas else [name for name in schemas if fnmatchcase(name, key)]
+    faults = {
+        name: misfit(when, schemas[name])
+        for name in covered
+        if when.argument in schemas[name].get("properties", {})
+    }
+    # A pattern may cover tools whose arguments differ: what fits none of them is the mistake.
+    if faults and all(faults.values()):
+        name, fault = next(iter(faults.items()))
+        tool = "" if name == key else f" over the tool {name!r}"
+        msg = f"Policy.escalate[{key!r}]{tool}, rule {rule.name!r}: {fault}"
         raise ConfigurationError(msg)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from math import isfinite
+from typing import Any, Final, Literal
 
 from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import ConfigurationError
@@ -21,6 +22,8 @@ __all__ = [
     "DecisionKind",
     "NamedCondition",
     "combined",
+    "is_number",
+    "misfit",
 ]
 
 _log = logging.getLogger(__name__)
@@ -41,7 +44,8 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number: no bool, no NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
@@ -52,7 +56,7 @@ class Condition:
     Attributes:
         argument: Name of the argument.
         op: How it is compared.
-        value: With what.
+        value: With what: of the argument's own type; for in and not_in a list of such values.
         context: Key of the run's context that may lower ``value`` of a gt or ge: the caller's
             own limit, such as ``max_refund_cents``. A greater one there changes nothing.
     """
@@ -63,13 +67,20 @@ class Condition:
     context: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an unknown operator."""
+        """Refuse an unknown operator, and one value where several are meant."""
         if self.op not in _OPERATORS or not self.argument:
             names = ", ".join(_OPERATORS)
             msg = f"A Condition needs an argument name and an op out of {names}; got {self.op!r}."
             raise ConfigurationError(msg)
+        listed = isinstance(self.value, list | tuple | set | frozenset)
+        if self.op in ("in", "not_in") and not listed:
+            msg = (
+                f"Condition on {self.argument!r}: {self.op} needs a list of values, such as "
+                f"[{self.value!r}]; got {self.value!r}."
+            )
+            raise ConfigurationError(msg)
         if self.context is not None and (
-            not self.context or self.op not in ("gt", "ge") or not _is_number(self.value)
+            not self.context or self.op not in ("gt", "ge") or not is_number(self.value)
         ):
             msg = (
                 f"Condition on {self.argument!r}: context names a key of the run's context, and is "
@@ -90,7 +101,7 @@ class Condition:
         value = self.value
         if self.context is not None:
             said = None if context is None else context.get(self.context, value)
-            if not _is_number(said):
+            if not is_number(said):
                 return True
             value = min(value, said)
         try:
@@ -107,6 +118,108 @@ class Condition:
             value = list(value)
         made = {"argument": self.argument, "op": self.op, "value": value}
         return made if self.context is None else {**made, "context": self.context}
+
+
+_KINDS: Mapping[str, str] = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_Forms = list[tuple[Any, ...]] | None
+_NUMBERS: Final = ("integer", "number")
+_UNORDERED: Final = ("null", "object", "")
+
+
+def misfit(condition: Condition, schema: JsonObject) -> str | None:
+    """Return why a condition cannot be meant for its argument; None if it can, or nobody can tell.
+
+    A value of another type never equals the argument, which opens the gate, or cannot be compared,
+    which always asks.
+
+    Args:
+        condition: On an argument of the schema.
+        schema: JSON schema of the tool's arguments.
+    """
+    forms = _forms(schema["properties"][condition.argument], schema, {})
+    if not forms:
+        return None
+    ordered = condition.op in ("gt", "ge", "lt", "le")
+    values = condition.value if condition.op in ("in", "not_in") else [condition.value]
+    for value in values:
+        if any(_fits(value, form, ordered=ordered) for form in forms):
+            continue
+        if ordered:
+            forms = [form for form in forms if form[0] not in _UNORDERED] or forms
+        kinds = {kind for kind, *_ in forms}
+        wanted = dict.fromkeys(repr(known[0]) if known else _KINDS[kind] for kind, *known in forms)
+        hint = ""
+        if isinstance(value, str) and "string" not in kinds:
+            hint = ", without quotes"
+        elif kinds == {"string"} and not isinstance(value, str):
+            hint = ", in quotes"
+        said = " or ".join(wanted)
+        return (
+            f"the argument {condition.argument!r} is {said}; its condition ({condition.op}) has "
+            f"the value {value!r}, {_KINDS.get(_kind(value), 'no JSON')}. Give {said}{hint}."
+        )
+    return None
+
+
+def _kind(value: object) -> str:
+    """Return the narrowest JSON type of a value; empty for what is no JSON."""
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number" if isfinite(value) else ""
+    kinds = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
+    return (
+        "null"
+        if value is None
+        else next((name for kind, name in kinds.items() if isinstance(value, kind)), "")
+    )
+
+
+def _fits(value: object, form: tuple[Any, ...], *, ordered: bool) -> bool:
+    kind, (wanted, *known) = _kind(value), form
+    if ordered:
+        numbers = kind in _NUMBERS and wanted in _NUMBERS
+        return kind not in _UNORDERED and (kind == wanted or numbers)
+    if known:
+        return bool(kind == wanted and value == known[0])
+    return wanted in (kind, "number" if kind == "integer" else kind)
+
+
+def _forms(part: Any, root: JsonObject, met: dict[str, _Forms]) -> _Forms:
+    """Return what a schema lets through: types, and values with theirs; None if it does not say."""
+    if not isinstance(part, Mapping):
+        return None
+    known = [part["const"]] if "const" in part else part.get("enum")
+    if known:
+        return [(_kind(value), value) for value in known]
+    ref = part.get("$ref")
+    if ref is not None:
+        if ref not in met:
+            met[ref] = []  # one that comes back to itself adds nothing
+            met[ref] = _forms(_target(ref, root), root, met)
+        if met[ref] is not None:
+            return met[ref]
+    for key in ("anyOf", "oneOf"):
+        found = [_forms(one, root, met) for one in part.get(key, ())]
+        if found and None not in found:
+            return [form for each in found if each for form in each]
+    said = part.get("type", [])
+    kinds = [said] if isinstance(said, str) else said
+    return [(kind,) for kind in kinds] if kinds and _KINDS.keys() >= set(kinds) else None
+
+
+def _target(ref: str, root: JsonObject) -> Any:
+    found: Any = root if ref.startswith("#/") else None
+    for name in ref.split("/")[1:]:
+        plain = name.replace("~1", "/").replace("~0", "~")
+        found = found.get(plain) if isinstance(found, Mapping) else None
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import UnionType
 from typing import Any, Protocol
 
 from adapter.core.canonical import digest
@@ -20,6 +22,8 @@ from adapter.core.rules import (
     Condition,
     DecisionKind,
     NamedCondition,
+    is_number,
+    misfit,
 )
 from adapter.core.types import Effects, JsonObject, ToolCall
 
@@ -50,7 +54,13 @@ class Retry:
 
     def __post_init__(self) -> None:
         """Refuse fewer than one attempt."""
-        if self.max_attempts < 1 or self.initial_interval < 0 or self.backoff_factor < 1:
+        numbers = (self.max_attempts, self.initial_interval, self.backoff_factor)
+        if (
+            not all(map(is_number, numbers))
+            or self.max_attempts < 1
+            or self.initial_interval < 0
+            or self.backoff_factor < 1
+        ):
             msg = "Retry needs max_attempts >= 1, initial_interval >= 0 and backoff_factor >= 1."
             raise ConfigurationError(msg)
 
@@ -151,14 +161,24 @@ class ToolSpec:
                 "None."
             )
             raise ConfigurationError(msg)
-        if self.timeout <= 0:
-            msg = f"ToolSpec {self.name!r}: timeout must be positive seconds."
+        for name, (kind, cure) in _FIELDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                msg = f"ToolSpec {self.name!r}: {name} is {value!r}; give {cure}."
+                raise ConfigurationError(msg)
+        if not is_number(self.timeout) or self.timeout <= 0:
+            msg = (
+                f"ToolSpec {self.name!r}: timeout must be positive seconds, a number such as 30; "
+                f"got {self.timeout!r}."
+            )
             raise ConfigurationError(msg)
         if self.effects.read_only and self.effects.destructive:
             msg = f"ToolSpec {self.name!r} cannot be read_only and destructive at once."
             raise ConfigurationError(msg)
         if self.cache_ttl is not None and not (
-            self.effects.read_only and 0 < self.cache_ttl < float("inf")
+            self.effects.read_only
+            and is_number(self.cache_ttl)
+            and 0 < self.cache_ttl < float("inf")
         ):
             msg = (
                 f"ToolSpec {self.name!r}: cache_ttl is for read_only tools, a positive number of "
@@ -178,6 +198,13 @@ class ToolSpec:
         rule = None if self.approval is None else self.approval.describe()
         facts = {"approval": rule, "masks": sorted(self.masks), "version": self.version}
         return digest("policy/v1", facts)
+
+
+_FIELDS: Mapping[str, tuple[type | UnionType, str]] = {
+    "retries": (Retry, "a Retry, such as Retry(max_attempts=3)"),
+    "limits": (Limits, "Limits, such as Limits(per_turn=3)"),
+    "masks": (tuple | list | set | frozenset, 'names of arguments, such as ("card",)'),
+}
 
 
 class Registry:
@@ -200,32 +227,34 @@ class Registry:
             implementations: What runs a tool where no front end does, by name.
 
         Raises:
-            ConfigurationError: A tool without a spec, a spec without a tool, a name twice, or a
-                mask or condition on an argument the tool does not have.
+            ConfigurationError: A tool without a spec, a spec without a tool, a name twice, a mask
+                or condition on an argument the tool does not have, or one that cannot fit it.
         """
         listed: Sequence[ToolSpec] = tuple(specs)
         self._specs = {spec.name: spec for spec in listed}
         self.schemas = dict(schemas)
         self.implementations = dict(implementations or {})
         if len(self._specs) != len(listed):
-            msg = "Two ToolSpecs have the same name; each tool has exactly one."
+            names = [spec.name for spec in listed]
+            twice = ", ".join(sorted(name for name in self._specs if names.count(name) > 1))
+            msg = f"Two ToolSpecs have the same name, {twice}: each tool has exactly one."
             raise ConfigurationError(msg)
-        missing = sorted(self.schemas.keys() - self._specs.keys())
-        if missing:
-            msg = (
-                f"These tools have no ToolSpec: {', '.join(missing)}. Declare effects and approval "
-                "for each (in the template: src/agent/policies.py)."
-            )
-            raise ConfigurationError(msg)
+        missing = ", ".join(sorted(self.schemas.keys() - self._specs.keys()))
+        lacking = (
+            f"These tools have no ToolSpec: {missing}. Declare effects and approval for each (in "
+            "the template: src/agent/policies.py)."
+        )
         unknown = sorted((self._specs.keys() | self.implementations.keys()) - self.schemas.keys())
         if unknown:
             msg = (
-                f"These ToolSpecs name no tool: {', '.join(unknown)}. Tools are: "
-                f"{', '.join(sorted(self.schemas)) or 'none'} (names are exact, also in case). "
-                "Is the tool in the list that is given (in the template: build_tools in "
+                f"These ToolSpecs name no tool: {', '.join(map(self._nearly, unknown))}. Tools "
+                f"are: {', '.join(sorted(self.schemas)) or 'none'} (names are exact, also in "
+                "case). Is the tool in the list that is given (in the template: build_tools in "
                 "src/agent/tools.py)?"
             )
-            raise ConfigurationError(msg)
+            raise ConfigurationError(f"{msg} {lacking}" if missing else msg)
+        if missing:
+            raise ConfigurationError(lacking)
         for spec in listed:
             _check_names(spec, self.schemas[spec.name].json_schema)
         self._digests = {
@@ -243,6 +272,11 @@ class Registry:
     def get(self, name: str) -> ToolSpec | None:
         """Return the spec of exactly this name."""
         return self._specs.get(name)
+
+    def _nearly(self, name: str) -> str:
+        tools = {tool.casefold(): tool for tool in self.schemas}
+        near = get_close_matches(name.casefold(), tools, n=1)
+        return f"{name} (did you mean {tools[near[0]]}?)" if near else name
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -269,13 +303,18 @@ class Registry:
 
 def _check_names(spec: ToolSpec, schema: JsonObject) -> None:
     known = schema.get("properties", {})
-    named = set(spec.masks)
-    if spec.approval is not None and isinstance(spec.approval.when, Condition):
-        named.add(spec.approval.when.argument)
+    when = None if spec.approval is None else spec.approval.when
+    named = {*spec.masks, when.argument} if isinstance(when, Condition) else set(spec.masks)
     wrong = sorted(named - set(known))
     if wrong:
         msg = (
             f"ToolSpec {spec.name!r} names arguments the tool does not have: {', '.join(wrong)}. "
             f"It has: {', '.join(sorted(known)) or 'none'}."
         )
+        raise ConfigurationError(msg)
+    if spec.approval is None or not isinstance(when, Condition):
+        return
+    fault = misfit(when, schema)
+    if fault is not None:
+        msg = f"ToolSpec {spec.name!r}, rule {spec.approval.name!r}: {fault}"
         raise ConfigurationError(msg)

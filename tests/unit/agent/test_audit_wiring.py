@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from adapter import ConfigurationError
+from adapter import ConfigurationError, keyfile
 from adapter.cli.trail import verify_thread
 from adapter.core.audit import Auditor, Subject
-from adapter.core.keychange import revoke
+from adapter.core.keychange import revoke, rotate
 from adapter.keyfile import edit_keys, load_keys
 from adapter.testing import make_context
 from agent.settings import AgentSettings
@@ -51,6 +51,34 @@ def test_without_sinks_heads_are_signed_all_the_same(given: dict[str, str]) -> N
     found = settings(given)
     keys = keys_for(found)
     asyncio.run(written(build_store(found, keys), keys.current()))
+
+
+def test_a_rotated_and_a_revoked_audit_key_are_noticed_without_a_question(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyfile, "_LOOK_EVERY", 0.0)
+    found = settings(given)
+    keys = keys_for(found)
+    old = keys.current().newest("audit").kid
+
+    async def heads() -> None:
+        store = build_store(found, keys)
+
+        async def kid(n: int) -> str | None:
+            event = Auditor(clock=lambda: 1).event(
+                "started", make_context(), Subject(tool="x", call_id="c", key=f"k{n}")
+            )
+            await store.append([event])
+            return (await store.heads())[0].kid
+
+        assert await kid(1) == old
+        (new,) = edit_keys(found.key_file, lambda ring: rotate(ring, ["audit"], now=2_000_000_000))
+        assert await kid(2) == new.kid
+        edit_keys(found.key_file, lambda ring: revoke(ring, new.kid, now=9))
+        assert await kid(3) == old
+        await store.aclose()
+
+    asyncio.run(heads())
 
 
 @pytest.mark.parametrize("what", ["link", "folder"])

@@ -17,9 +17,19 @@ from pydantic import BaseModel, ValidationError
 from adapter.core.errors import ToolError
 from agent import tools as tools_module
 from agent.database import AcmeDatabase
+from agent.policies import SPECS
 from agent.tools import build_tools
 from agent.weather import OpenMeteo
 
+OWN = {
+    "calculate",
+    "create_ticket",
+    "delete_customer",
+    "get_weather",
+    "issue_refund",
+    "search_database",
+}
+"""The template's tools; yours may be beside them."""
 REFUND = {"order_id": "A-1001", "amount_cents": 100, "reason": "late"}
 
 
@@ -44,23 +54,22 @@ def refunds(acme: AcmeDatabase) -> list[tuple[int, str]]:
         return db.execute("SELECT amount_cents, idempotency_key FROM refunds").fetchall()
 
 
-def test_the_tools_are_these(tools: dict[str, BaseTool]) -> None:
-    assert sorted(tools) == [
-        "calculate",
-        "create_ticket",
-        "delete_customer",
-        "get_weather",
-        "issue_refund",
-        "search_database",
-    ]
+def test_the_tools_of_the_template_are_there(tools: dict[str, BaseTool]) -> None:
+    assert set(tools) >= OWN
 
 
-def test_every_tool_and_argument_is_described(tools: dict[str, BaseTool]) -> None:
-    for tool in tools.values():
-        function = convert_to_openai_tool(tool)["function"]
-        assert function["description"]
-        for argument in function["parameters"]["properties"].values():
-            assert argument["description"]
+@pytest.mark.parametrize("name", sorted(OWN))
+def test_every_tool_of_the_template_and_its_arguments_are_described(
+    tools: dict[str, BaseTool], name: str
+) -> None:
+    function = convert_to_openai_tool(tools[name])["function"]
+    assert function["description"]
+    for argument in function["parameters"]["properties"].values():
+        assert argument["description"]
+
+
+def test_every_tool_is_governed_by_exactly_one_spec(tools: dict[str, BaseTool]) -> None:
+    assert sorted(spec.name for spec in SPECS) == sorted(tools)
 
 
 @pytest.mark.parametrize(

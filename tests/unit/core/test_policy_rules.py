@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from tests.unit.core.kit import ALL, SEND, WRITE, tool
 
 from adapter.core.errors import ConfigurationError, PolicyDenied
@@ -236,3 +237,49 @@ def test_cache_ttl_is_for_read_only_tools() -> None:
     for effects, ttl in ((Effects(), 1.0), (Effects(read_only=True), 0.0)):
         with pytest.raises(ConfigurationError, match="cache_ttl"):
             tool("x", effects=effects, cache_ttl=ttl)
+
+
+@pytest.mark.parametrize(
+    ("key", "over"),
+    [("send", ""), ("s?nd", " over the tool 'send'"), ("*", " over the tool 'send'")],
+)
+def test_a_condition_that_cannot_be_meant_is_refused_before_it_opens_a_gate(
+    key: str, over: str
+) -> None:
+    def check(value: Any, *, closed: bool) -> None:
+        when = Condition(argument="amount", op="eq", value=value)
+        rule = ApprovalRule(name="two", when=when)
+        Policy(escalate={key: rule}).check(REGISTRY, closed=closed)
+
+    for closed in (True, False):
+        with pytest.raises(ConfigurationError) as caught:
+            check("2", closed=closed)
+        assert caught.value.message == (
+            f"Policy.escalate[{key!r}]{over}, rule 'two': the argument 'amount' is a whole number; "
+            "its condition (eq) has the value '2', a text. Give a whole number, without quotes."
+        )
+        check(2, closed=closed)
+
+
+def test_a_pattern_over_different_arguments_fits_where_one_of_them_does() -> None:
+    class Note(BaseModel):
+        amount: str
+
+    both = [tool("put_note", model=Note), tool("put_money")]
+    registry = Registry([spec for spec, _ in both], {spec.name: schema for spec, schema in both})
+
+    def policy(value: Any) -> Policy:
+        when = Condition(argument="amount", op="eq", value=value)
+        return Policy(escalate={"put_*": ApprovalRule(name="r", when=when)})
+
+    policy("2").check(registry, closed=True)
+    policy(2).check(registry, closed=True)
+    with pytest.raises(ConfigurationError, match="over the tool 'put_note', rule 'r'"):
+        policy(None).check(registry, closed=True)
+
+
+def test_a_pattern_whose_tools_lack_the_argument_asks_as_before() -> None:
+    rule = ApprovalRule(name="r", when=Condition(argument="amount", op="eq", value="2"))
+    Policy(escalate={"look*": rule, "nothing*": rule}).check(REGISTRY, closed=True)
+    assert rule.when is not None
+    assert rule.when.holds({"text": "x"})

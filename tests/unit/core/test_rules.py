@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import date
+from decimal import Decimal
+from enum import Enum, StrEnum
+from typing import Any, Literal
 
 import pytest
+from pydantic import BaseModel
 
 from adapter.core.errors import ConfigurationError
-from adapter.core.rules import ApprovalRule, Condition, NamedCondition
+from adapter.core.rules import ApprovalRule, Condition, NamedCondition, misfit
+
+
+class Level(StrEnum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Inner(BaseModel):
+    deep: int = 0
+
+
+class Arguments(BaseModel):
+    cents: int
+    share: float
+    text: str
+    flag: bool
+    maybe: int | None
+    either: int | str
+    level: Level
+    unit: Literal["cm", "in"]
+    only: Literal["x"]
+    parts: list[int]
+    inner: Inner
+    money: Decimal
+    day: date
+    anything: Any
+
+
+SCHEMA = Arguments.model_json_schema()
 
 
 @pytest.mark.parametrize(
@@ -106,3 +143,124 @@ def test_a_named_condition_that_fails_counts_as_holding() -> None:
 
 def test_a_tuple_of_values_is_described_as_a_list() -> None:
     assert Condition(argument="n", op="in", value=("b", "a")).describe()["value"] == ["b", "a"]
+
+
+@pytest.mark.parametrize("op", ["in", "not_in"])
+@pytest.mark.parametrize("value", ["DE", 5, {"DE": 1}, None])
+def test_one_value_where_several_are_meant_is_refused(op: Any, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"Condition on 'n': .*in needs a list of values"):
+        Condition(argument="n", op=op, value=value)
+    assert Condition(argument="n", op=op, value=[value])
+
+
+FITTING: list[tuple[str, Any, Any]] = [
+    ("cents", "eq", 2),
+    ("cents", "eq", 2.0),
+    ("cents", "gt", 2.5),
+    ("cents", "in", [2, 3]),
+    ("cents", "in", frozenset({2})),
+    ("cents", "not_in", (2,)),
+    ("cents", "in", []),
+    ("share", "eq", 2),
+    ("share", "le", 0.5),
+    ("text", "eq", "2"),
+    ("text", "ge", "b"),
+    ("flag", "eq", True),
+    ("maybe", "eq", None),
+    ("maybe", "gt", 5),
+    ("maybe", "in", [None, 5]),
+    ("either", "in", ["2", 2]),
+    ("level", "eq", "low"),
+    ("level", "ne", Level.HIGH),
+    ("level", "gt", "later"),
+    ("unit", "in", ["cm", "in"]),
+    ("only", "eq", "x"),
+    ("parts", "eq", [1]),
+    ("inner", "eq", {"deep": 1}),
+    ("money", "gt", 100),
+    ("money", "eq", "1.00"),
+    ("day", "gt", "2026-01-01"),
+    ("anything", "eq", date(2026, 1, 1)),
+]
+UNFIT: list[tuple[str, Any, Any, str]] = [
+    (
+        "cents",
+        "eq",
+        "2",
+        "is a whole number; its condition (eq) has the value '2', a text. Give a ",
+    ),
+    ("cents", "eq", "2", "Give a whole number, without quotes."),
+    ("cents", "ne", 2.5, "a whole number"),
+    ("cents", "gt", "2", "a whole number, without quotes"),
+    ("cents", "gt", float("inf"), "has the value inf, no JSON. Give a whole number."),
+    ("cents", "eq", True, "has the value True, true or false. Give a whole number."),
+    ("cents", "le", False, "a whole number"),
+    ("cents", "eq", None, "has the value None, null"),
+    ("cents", "in", ["2", "3"], "has the value '2', a text. Give a whole number, without quotes."),
+    ("cents", "not_in", [2, "3"], "has the value '3'"),
+    ("cents", "in", [Decimal(2)], "no JSON. Give a whole number."),
+    ("share", "eq", "0.5", "Give a number, without quotes."),
+    ("share", "eq", float("nan"), "no JSON"),
+    ("text", "eq", 2, "Give a text, in quotes."),
+    ("flag", "eq", 1, "is true or false"),
+    ("maybe", "eq", "5", "is a whole number or null"),
+    ("maybe", "gt", None, "is a whole number; its condition (gt) has the value None, null."),
+    ("either", "eq", None, "is a whole number or a text"),
+    ("level", "eq", "hihg", "is 'low' or 'high'; its condition (eq) has the value 'hihg'"),
+    ("level", "lt", 3, "in quotes"),
+    ("unit", "in", ["cm", "mm"], "has the value 'mm', a text. Give 'cm' or 'in'."),
+    ("only", "eq", "y", "is 'x'"),
+    ("only", "eq", Colour.RED, "no JSON"),
+    ("parts", "eq", (1,), "has the value (1,), no JSON. Give a list."),
+    ("inner", "gt", {}, "is an object"),
+    ("day", "gt", date(2026, 1, 1), "no JSON. Give a text, in quotes."),
+]
+
+
+@pytest.mark.parametrize(("argument", "op", "value"), FITTING)
+def test_a_value_that_the_argument_can_have_fits(argument: str, op: Any, value: Any) -> None:
+    assert misfit(Condition(argument=argument, op=op, value=value), SCHEMA) is None
+
+
+@pytest.mark.parametrize(("argument", "op", "value", "said"), UNFIT)
+def test_a_value_that_the_argument_cannot_have_is_told(
+    argument: str, op: Any, value: Any, said: str
+) -> None:
+    told = misfit(Condition(argument=argument, op=op, value=value), SCHEMA)
+    assert told is not None
+    assert told.startswith(f"the argument {argument!r} is ")
+    assert said in told
+
+
+@pytest.mark.parametrize(
+    ("part", "fits", "unfit"),
+    [
+        (True, "2", None),
+        ({}, "2", None),
+        ({"type": "money"}, "2", None),
+        ({"$ref": "#/$defs/a~1b"}, 2, "2"),
+        ({"$ref": "#/$defs/a~1b", "type": "string"}, 2, "2"),
+        ({"$ref": "#/$defs/none", "type": "string"}, "2", 2),
+        ({"$ref": "#/$defs/no/such/place"}, "2", None),
+        ({"$ref": "#named"}, "2", None),
+        ({"$ref": "#/$defs/loop"}, "2", 2),
+        ({"$ref": "#/$defs/round"}, "2", None),
+        ({"anyOf": [{"$ref": "#/$defs/a~1b"}, {"$ref": "#/$defs/a~1b"}]}, 2, "2"),
+        ({"anyOf": [{"required": []}], "type": "integer"}, 2, "2"),
+        ({"oneOf": [{"type": "integer"}, {"const": "all"}]}, "all", "al"),
+        ({"type": ["integer", "null"]}, None, "2"),
+        ({"enum": [1, "a", None]}, 1, True),
+    ],
+)
+def test_a_schema_is_read_as_far_as_it_says_something(part: Any, fits: Any, unfit: Any) -> None:
+    schema = {
+        "properties": {"n": part},
+        "$defs": {
+            "a/b": {"type": "integer"},
+            "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"type": "string"}]},
+            "round": {"$ref": "#/$defs/round"},
+        },
+    }
+    assert misfit(Condition(argument="n", op="eq", value=fits), schema) is None
+    if unfit is not None:
+        assert misfit(Condition(argument="n", op="eq", value=unfit), schema) is not None
