@@ -323,3 +323,10 @@ async def test_events_of_a_direct_call_are_those_of_every_call() -> None:
         await house.executor.run(make_call("note", text="x"), make_context())
         kit: Any = house
         assert await kinds(kit) == ["started", "succeeded"]
+
+
+async def test_a_function_keeps_nothing_of_a_pause() -> None:
+    inner = FunctionInvocation(abs)
+    for one in (inner, Unjournaled(inner, {})):
+        await one.recall({"told": ["yes"]})
+        assert one.told(RuntimeError()) is None
