@@ -108,7 +108,6 @@ class Odd(BaseMessage):
         Command(goto=["a", 1]),
         Command(resume="yes"),
     ],
-    ids=repr,
 )
 def test_what_could_not_be_given_back_is_refused(result: Any) -> None:
     with pytest.raises(ToolUsageError, match="cannot be kept in the journal"):
@@ -126,7 +125,6 @@ def test_what_could_not_be_given_back_is_refused(result: Any) -> None:
         Command(goto=Send("desk", {"msgs": [TOLD], "one": TOLD, "at": 1})),
         Command(goto=["a", Send("b", [1])]),
     ],
-    ids=repr,
 )
 def test_its_neighbours_are_given_back(result: Any) -> None:
     assert again(result) == result
