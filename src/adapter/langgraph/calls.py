@@ -44,6 +44,7 @@ class _Crowd:
         self.running = 0
         self.leaving: list[asyncio.Future[None]] = []
         self.silent: list[asyncio.Future[None]] = []
+        self.shown: GraphInterrupt | None = None
 
     def let_go(self) -> None:
         """Let those that wait leave, the first first: a node shows one pause, and it is that.
@@ -103,13 +104,18 @@ class CallTurn:
         crowd = self._crowds.setdefault(key, _Crowd())
         crowd.running += 1
         turn: asyncio.Future[None] | None = None
+        failed: Exception | None = None
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again below, in its turn
+            failed = error
             turn = asyncio.get_running_loop().create_future()
-            silent = isinstance(error, GraphInterrupt) and not (error.args and error.args[0])
-            (crowd.silent if silent else crowd.leaving).append(turn)
-            raise
+            if _is_silent(error):
+                crowd.silent.append(turn)
+            else:
+                crowd.leaving.append(turn)
+                if isinstance(error, GraphInterrupt):
+                    crowd.shown = crowd.shown or error
         finally:
             crowd.running -= 1
             if crowd.running == 0:
@@ -118,6 +124,12 @@ class CallTurn:
             if turn is not None:
                 await asyncio.sleep(0)  # the last one, too, leaves after those that wait
                 await turn
+        if failed is None:
+            return
+        if _is_silent(failed) and crowd.shown is not None:
+            # Whichever pause a node leaves with is all that LangGraph keeps of them.
+            raise GraphInterrupt(*crowd.shown.args) from None
+        raise failed
 
     async def _run(self, request: ToolCallRequest, invocation: ToolInvocation) -> Any:
         messages = history.messages_of(request.state, self._key)
@@ -219,6 +231,11 @@ class CallTurn:
         call_id = request.tool_call["id"] or ""
         await self._executor.refuse({call_id: error}, {call_id: request.tool_call["name"]}, ctx)
         raise error
+
+
+def _is_silent(error: Exception) -> bool:
+    """Tell whether a call pauses without a question, because it waits for another's answer."""
+    return isinstance(error, GraphInterrupt) and not (error.args and error.args[0])
 
 
 def _sick(message: AIMessage, answered: set[str]) -> bool:
