@@ -39,6 +39,7 @@ _CURE: Final = (
     f"with `adapter keys new PATH` and set {_SETTING} to it for both."
 )
 _RACY_NS: Final = 2_000_000_000
+_LOOK_EVERY: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -165,8 +166,12 @@ class KeyFileSource:
     file at one stroke, so its revocations take effect at the next refresh.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Load the file.
+
+        Args:
+            path: The file.
+            clock: Seconds that only go on, for ``recent``.
 
         Raises:
             ConfigurationError: As `load_keys`; there is no earlier ring to go on with.
@@ -176,6 +181,8 @@ class KeyFileSource:
         self._content, self._stamp = _read_stamped(self._path)
         self._ring = _parsed(self._path, self._content)
         self._trouble: str | None = None
+        self._clock = clock
+        self._looked = clock()
 
     @override
     def __repr__(self) -> str:
@@ -189,6 +196,17 @@ class KeyFileSource:
     async def refresh(self) -> None:
         """Load the file again if it changed, in a worker thread."""
         await asyncio.to_thread(self.reload)
+
+    def recent(self) -> KeyRing:
+        """Return the ring as the file had it a second ago or later; blocks.
+
+        For what signs often in a thread of its own, such as the heads of audit chains.
+        """
+        now = self._clock()
+        if now - self._looked < _LOOK_EVERY:
+            return self._ring
+        self._looked = now
+        return self.reload()
 
     def reload(self) -> KeyRing:
         """Load the file again if it changed, and return the ring; blocks."""
@@ -242,9 +260,13 @@ def _stamp(found: os.stat_result) -> tuple[int, ...]:
 
 def _parsed(path: Path, text: bytes) -> KeyRing:
     try:
-        return KeyRing.from_document(strict_loads(text))
+        ring = KeyRing.from_document(strict_loads(text))
     except (ValueError, RecursionError, ConfigurationError):
-        pass
+        ring = None
+    if ring is not None and ring.keys:
+        return ring
+    if ring is not None:
+        raise ConfigurationError(f"The key file {path} ({_SETTING}) has no key in it. {_CURE}")
     # Raised out here: an exception's context would carry the file's content into a traceback.
     raise ConfigurationError(
         f"The key file {path} ({_SETTING}) is not a valid key file, or a secret in it is short or "

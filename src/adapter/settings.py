@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from typing_extensions import override
 
 from adapter.core.errors import ConfigurationError
+from adapter.core.prices import MOST, MOST_DOLLARS
 from adapter.core.rates import Rate
 from adapter.environment import (
     explain,
@@ -34,7 +35,9 @@ __all__ = ["AdapterSettings"]
 _TEMPLATE_NAMES: Final = ("AGENT_DATABASE", "AGENT_MODEL", "AGENT_TOOL_DELAY_MS")
 _PLATFORM_NAMES: Final = ("LANGSMITH_LANGGRAPH_API_VARIANT", "LANGGRAPH_API_URL")
 _DAY: Final = 86_400.0
-_COST: Final[Any] = Field(default=None, ge=Decimal("0.000001"), allow_inf_nan=False)
+_COST: Final[Any] = Field(
+    default=None, ge=Decimal("0.000001"), le=MOST_DOLLARS, allow_inf_nan=False
+)
 
 
 class AdapterSettings(BaseSettings):
@@ -105,15 +108,15 @@ class AdapterSettings(BaseSettings):
     self_approval: bool = False
     relayed_answers: bool = True
     model_calls_per_turn: int = Field(default=10, ge=1, le=10_000)
-    model_calls_per_thread: int | None = Field(default=None, ge=1)
-    model_calls_per_user: int | None = Field(default=None, ge=1)
+    model_calls_per_thread: int | None = Field(default=None, ge=1, le=MOST)
+    model_calls_per_user: int | None = Field(default=None, ge=1, le=MOST)
     tool_calls_per_turn: int = Field(default=20, ge=1, le=10_000)
-    tool_calls_per_thread: int | None = Field(default=None, ge=1)
-    tool_calls_per_user: int | None = Field(default=None, ge=1)
+    tool_calls_per_thread: int | None = Field(default=None, ge=1, le=MOST)
+    tool_calls_per_user: int | None = Field(default=None, ge=1, le=MOST)
     refusals_per_turn: int = Field(default=5, ge=1, le=10_000)
-    tokens_per_turn: int | None = Field(default=None, ge=1)
-    tokens_per_thread: int | None = Field(default=None, ge=1)
-    tokens_per_user: int | None = Field(default=None, ge=1)
+    tokens_per_turn: int | None = Field(default=None, ge=1, le=MOST)
+    tokens_per_thread: int | None = Field(default=None, ge=1, le=MOST)
+    tokens_per_user: int | None = Field(default=None, ge=1, le=MOST)
     cost_per_turn: Decimal | None = _COST
     cost_per_thread: Decimal | None = _COST
     cost_per_user: Decimal | None = _COST

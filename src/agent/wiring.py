@@ -91,6 +91,8 @@ def _say_created(path: Path) -> None:
 def build_store(settings: AgentSettings, keys: KeyFileSource) -> SqlStore:
     """Open the store, with signed audit heads and the sinks that the settings name.
 
+    Heads are signed in the store's own thread, which also looks for changed keys.
+
     Raises:
         ConfigurationError: No audit key, or a sink that cannot be written.
     """
@@ -105,7 +107,7 @@ def build_store(settings: AgentSettings, keys: KeyFileSource) -> SqlStore:
     store = open_store(
         settings.database_uri,
         sqlite_sync=settings.sqlite_sync,
-        head_signer=lambda message: keys.current().sign("audit", message),
+        head_signer=lambda message: keys.recent().sign("audit", message),
         outlet=SinkFanout(sinks) if sinks else None,
     )
     if file is not None:

@@ -63,6 +63,9 @@ def test_settings_become_budgets() -> None:
         ("cost_per_thread", "nan"),
         ("reserve_tokens", "0"),
         ("on_exceeded", "stop"),
+        ("tokens_per_turn", "9007199254740992"),
+        ("tool_calls_per_user", "1" + "0" * 30),
+        ("cost_per_turn", "1e30"),
     ],
 )
 def test_a_bad_value_is_refused_by_name(name: str, value: str) -> None:

@@ -193,3 +193,11 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ConfigurationError, match=r"cannot be written.*ADAPTER_KEY_FILE"):
         write_keys(tmp_path / "file" / "keys.json", now=1)
+
+
+def test_a_file_without_a_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text('{"version": 1, "keys": []}')
+    path.chmod(0o600)
+    with pytest.raises(ConfigurationError, match="has no key in it"):
+        load_keys(path)

@@ -272,6 +272,22 @@ class TestSource:
             await source.refresh()
         assert len([found for found in caplog.records if found.levelno == logging.ERROR]) == 2
 
+    def test_the_file_is_looked_at_once_a_second_where_it_may_be_read(
+        self, path: Path, settled: None
+    ) -> None:
+        now = [0.0]
+        source = KeyFileSource(path, clock=lambda: now[0])
+        old = source.recent().newest("decision").kid
+        new = rotated(path)
+        now[0] = 0.9
+        assert source.recent().newest("decision").kid == old
+        now[0] = 1.0
+        assert source.recent().newest("decision").kid == new
+        revoked(path, new)
+        assert source.recent().newest("decision").kid == new
+        now[0] = 2.0
+        assert source.recent().newest("decision").kid == old
+
     def test_it_does_not_follow_a_change_of_folder(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

@@ -32,9 +32,13 @@ class Trail(Protocol):
         ...
 
     async def link_rows(
-        self, thread_id: str, after: int = 0, limit: int = 1000
+        self, thread_id: str, after: int | None = None, limit: int = 1000
     ) -> Sequence[Sequence[Any]]:
-        """Return the same as columns."""
+        """Return links as columns, from the first row on."""
+        ...
+
+    async def head_run(self, thread_id: str) -> tuple[Any, Any] | None:
+        """Return the run that a head goes on with and its number there."""
         ...
 
     async def heads(self, thread_id: str | None = None) -> Sequence[ThreadHead]:
@@ -107,15 +111,16 @@ async def _verify(
     verifier = ChainVerifier(thread_id, anchor=anchor, witnesses=witnesses)
     faults: list[Fault] = []
     # Not from the anchor on: links that were pruned and are there again would go unseen.
-    cursor = 0
+    cursor: Any = None
     heads: Sequence[ThreadHead] | None = None
+    run: tuple[Any, Any] | None = None
     while True:
         page = await trail.link_rows(thread_id, after=cursor, limit=PAGE)
         if not page:
             if heads is not None:
                 break
             # The head, then once more the end: what was written meanwhile is read before judging.
-            heads = await trail.heads(thread_id)
+            heads, run = await trail.heads(thread_id), await trail.head_run(thread_id)
             continue
         heads = None
         for row in page:
@@ -123,7 +128,7 @@ async def _verify(
                 faults += found
         cursor = page[-1][1]
     head = heads[0] if heads else None
-    faults += verifier.finish(head)
+    faults += verifier.finish(head, run)
     if keys is not None:
         judged = (
             None if anchor is None else judged_anchor(anchor, keys),

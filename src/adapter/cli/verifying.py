@@ -56,6 +56,10 @@ async def check(
     filed = await _file(path, jsonl, keys, thread, sources)
     if not store and thread is not None and not filed:
         raise ConfigurationError(f"The file {path} has no event of thread {thread}.")
+    if not store and not filed:
+        raise ConfigurationError(
+            f"The file {path} has no event, so there is nothing to verify: check its name."
+        )
     stored: list[Verdict] = []
     if store:
         witnesses = _witnesses(filed, path)

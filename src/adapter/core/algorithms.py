@@ -241,5 +241,9 @@ def checked_secret(secret: object, name: str) -> bytes:
 
 
 def folded(name: str) -> str:
-    """Return a form in which names that people read as the same one are mostly equal."""
-    return unicodedata.normalize("NFKC", name).casefold()
+    """Return a form in which names that people read as the same one are mostly equal.
+
+    Case, width, what has no form of its own, and the number of spaces do not count.
+    """
+    text = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join("".join(one for one in text if one.isprintable()).split())

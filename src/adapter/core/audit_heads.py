@@ -15,6 +15,8 @@ from adapter.core.store import Anchor, ThreadHead
 
 __all__ = ["judged_anchor", "judged_head", "signed_anchor"]
 
+_NOT = "holds what the store never writes"
+
 
 def judged_head(head: ThreadHead, keys: KeyRing) -> Fault | None:
     """Return what is wrong with a head's signature.
@@ -23,9 +25,12 @@ def judged_head(head: ThreadHead, keys: KeyRing) -> Fault | None:
         head: As the store, or another place, has it.
         keys: The ring with the audit keys.
     """
-    # A head whose count is not known cannot be what was signed.
-    message = head_message(head.thread_id, head.seq, head.hash, head.count or 0)
-    wrong = _wrong(message, head.kid, head.signature, keys)
+    try:
+        # A head whose count is not known cannot be what was signed.
+        message = head_message(head.thread_id, head.seq, head.hash, head.count or 0)
+        wrong = _wrong(message, head.kid, head.signature, keys)
+    except (ValueError, TypeError):
+        wrong = _NOT
     if wrong is None:
         return None
     return Fault(seq=head.seq, kind="signature", message=f"the head of link {head.seq} {wrong}.")
@@ -38,7 +43,10 @@ def judged_anchor(anchor: Anchor, keys: KeyRing) -> Fault | None:
         anchor: As the store has it.
         keys: The ring with the audit keys.
     """
-    wrong = _wrong(anchor_message(anchor), anchor.kid, anchor.signature, keys)
+    try:
+        wrong = _wrong(anchor_message(anchor), anchor.kid, anchor.signature, keys)
+    except (ValueError, TypeError):
+        wrong = _NOT
     if wrong is None:
         return None
     text = f"the anchor at link {anchor.seq} {wrong}: links up to it may be missing unrecorded."

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from adapter.core.canonical import strict_loads
 from adapter.core.store import Anchor, StoredEvent, ThreadHead
 
 __all__ = ["anchor_line", "event_line", "read_line"]
@@ -71,10 +72,14 @@ def read_line(line: bytes) -> tuple[StoredEvent | Anchor, ThreadHead | None]:
         body = line[cut + len(_EVENT) : -1]
         line = line[:cut] + b"}"
     try:
-        facts = json.loads(line)
+        facts = strict_loads(line)
         if "anchor" in facts:
             found = {name: facts["anchor"][name] for name in _ANCHOR}
+            if type(found["seq"]) is not int:
+                raise ValueError  # noqa: TRY301
             return Anchor(thread_id=str(facts["thread_id"]), **found), None
+        if ("raw" in facts) is bool(body) or "event" in facts:
+            raise ValueError  # noqa: TRY301 - other readers would take another event for this one
         if "raw" in facts:
             body = base64.b64decode(facts["raw"], validate=True)
         event = StoredEvent(

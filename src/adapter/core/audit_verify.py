@@ -38,6 +38,8 @@ class ChainVerifier:
     ) -> None:
         self.thread_id = thread_id
         self.count = 0
+        if anchor is not None and type(anchor.seq) is not int:
+            anchor = None  # a database may hold anything: its signature is judged elsewhere
         self.last = 0 if anchor is None else anchor.seq
         self.hash = GENESIS if anchor is None else anchor.hash
         self._anchor = anchor
@@ -50,7 +52,11 @@ class ChainVerifier:
         self._gapped = False
         # By what follows "run_id": in a line: the run's id, and what comes after it.
         self._runs: dict[bytes, int] = {}
-        self._run = b""
+        self._run = self._turn = b""
+        self._run_id: Any = None
+        self._turn_id: Any = None
+        # The newest link's run and its number there, as far as a store says it.
+        self._newest: tuple[Any, int] | None = None
         name = json.dumps(thread_id, ensure_ascii=False)
         self._ending = f'","thread_id":{name},"tool":'.encode(errors="surrogatepass")
 
@@ -71,46 +77,72 @@ class ChainVerifier:
         """Judge one link given as its columns, which is what most of them need no record for.
 
         Args:
-            row: thread_id, seq, event_id, kind, line and hash.
+            row: thread_id, seq, event_id, kind, line and hash; from a store also run_id, run_seq
+                and turn_id.
 
         Returns:
             As ``add``.
         """
         self.count += 1
-        thread_id, seq, event_id, kind, line, stored = row
+        thread_id, seq, event_id, kind, line, stored, *beside = row
         if seq == self.last + 1 and self._linked and seq not in self._witnesses:
             start = f',"id":"{event_id}","kind":"{kind}","run_id":"'.encode(errors="surrogatepass")
             # Only plain text follows in a canonical body, so the last place is the real one.
             at = line.rfind(start)
-            run = self._run  # most links continue the run of the one before
             cut = at + len(start)
-            if not (run and line.startswith(run, cut)):
-                found = line.find(self._ending, cut)
-                run = line[cut : found + len(self._ending)] if found >= cut else b""
+            run = self._named_run(line, cut, beside)
             number = self._runs.get(run, 0) + 1
             end = b',"prev":"%b","run_seq":%d,"seq":%d}' % (self.hash.encode(), number, seq)
             if (
                 at >= 0
                 and run
+                and (not beside or beside[1] == number)
                 and line.endswith(end)
                 and line.startswith(b'{"body":{')
                 and sha256(DOMAIN + line).hexdigest() == stored
             ):
-                self._run = run
                 self._runs[run] = number
+                if beside:
+                    self._newest = (beside[0], number)
+                else:
+                    self._run = run
                 self.last, self.hash = seq, stored
                 return []
         return self._judge(
             StoredEvent(
                 thread_id=thread_id, seq=seq, event_id=event_id, kind=kind, line=line, hash=stored
-            )
+            ),
+            beside,
         )
 
-    def finish(self, head: ThreadHead | None) -> list[Fault]:
+    def _named_run(self, line: bytes, cut: int, beside: Sequence[Any]) -> bytes:
+        """Return the run that a line names, and its thread; b"" if what is beside it differs.
+
+        Args:
+            line: The line.
+            cut: Where the run's id begins in it.
+            beside: The run's id, the number there and the turn as they are stored, or nothing.
+        """
+        run = self._run  # most links continue the run of the one before
+        if not beside:
+            if run and line.startswith(run, cut):
+                return run
+            found = line.find(self._ending, cut)
+            return line[cut : found + len(self._ending)] if found >= cut else b""
+        run_id, _, turn_id = beside
+        if run_id != self._run_id or turn_id != self._turn_id:
+            run = f"{run_id}".encode(errors="surrogatepass") + self._ending
+            self._run, self._run_id, self._turn_id = run, run_id, turn_id
+            # A quotation mark within a text is escaped, so only the turn's name looks like it.
+            self._turn = f',"turn_id":"{turn_id}","user":'.encode(errors="surrogatepass")
+        return run if line.startswith(run, cut) and line.find(self._turn, cut) > 0 else b""
+
+    def finish(self, head: ThreadHead | None, run: tuple[Any, Any] | None = None) -> list[Fault]:
         """Compare with the heads and name what is missing.
 
         Args:
             head: The thread's head, read no earlier than its last link; None when it has none.
+            run: The run of the newest link and its number there, as stored with the head.
 
         Returns:
             The faults that only the end shows.
@@ -123,8 +155,14 @@ class ChainVerifier:
             if self.last:
                 text = "the thread has links but no head: it was removed."
                 faults.append(Fault(seq=self.last, kind="head", message=text))
+        elif type(head.seq) is not int or type(head.count) not in (int, type(None)):
+            text = "the head's number or count is no number."
+            faults.append(Fault(seq=self.last, kind="head", message=text))
         else:
             faults += self._compared(head)
+            if head.seq == self.last and None not in (run, self._newest) and run != self._newest:
+                text = f"the run stored with the head is not the one that link {self.last} names."
+                faults.append(Fault(seq=self.last, kind="head", message=text))
         return faults + self._unseen()
 
     def _compared(self, head: ThreadHead) -> list[Fault]:
@@ -160,7 +198,7 @@ class ChainVerifier:
                     faults.append(Fault(seq=seq, kind="edited", message=text))
         return faults
 
-    def _judge(self, event: StoredEvent) -> list[Fault]:
+    def _judge(self, event: StoredEvent, beside: Sequence[Any]) -> list[Fault]:
         """Take a link apart and say everything that is wrong with it."""
         found: list[tuple[int, FaultKind, str]] = []
         if link_hash(event.line) != event.hash:
@@ -168,13 +206,18 @@ class ChainVerifier:
         link, facts = _taken_apart(event.line)
         if link is None:
             found.append((event.seq, "malformed", "it has not the form of a link"))
-            link = Link(body=b"", prev="", seq=event.seq, run_seq=0)
+            seq = event.seq if type(event.seq) is int else self.last + 1
+            link = Link(body=b"", prev="", seq=seq, run_seq=0)
         if link.seq != event.seq:
             found.append((link.seq, "reordered", f"it is stored under the number {event.seq}"))
         if facts.get("thread_id", self.thread_id) != self.thread_id:
             found.append((link.seq, "foreign", "it belongs to another thread"))
-        for name, stored in (("id", event.event_id), ("kind", event.kind)):
-            if facts.get(name, stored) != stored:
+        stored = {"id": event.event_id, "kind": event.kind}
+        if beside:
+            stored |= {"run_id": beside[0], "run_seq": beside[1], "turn_id": beside[2]}
+        own = {**facts, "run_seq": link.run_seq} if link.prev else facts
+        for name, kept in stored.items():
+            if own.get(name, kept) != kept:
                 found.append((link.seq, "edited", f"the {name} stored beside it is not its own"))
         faults = [_fault(seq, kind, what, event) for seq, kind, what in found]
         placed = self._place(link, event, facts)
@@ -203,6 +246,7 @@ class ChainVerifier:
             what = f"it is number {link.run_seq} of its run, which does not follow"
             faults.append(_fault(link.seq, "run", what, event))
         self.last, self.hash = link.seq, event.hash
+        self._newest = (facts["run_id"], link.run_seq) if "run_id" in facts else None
         # After a link that cannot be read there is nothing to compare the next one with.
         self._linked = bool(link.prev)
         return faults
@@ -224,6 +268,8 @@ class ChainVerifier:
                 rest = [(first, seq - 1), (seq + 1, end)]
                 self._gaps[at : at + 1] = [gap for gap in rest if gap[0] <= gap[1]]
                 return _fault(seq, "reordered", f"it is stored after link {self.last}", event)
+        if seq < 1:
+            return _fault(seq, "doubled", "it stands before the first link", event)
         if self._anchor is not None and seq <= self._anchor.seq:
             return _fault(seq, "doubled", "it was pruned and is there again", event)
         return _fault(seq, "doubled", "there is more than one link of this number", event)

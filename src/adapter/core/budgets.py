@@ -15,7 +15,7 @@ from typing import Any, Literal
 from adapter.core.counters import Charge, counter, exceeded, rated, window
 from adapter.core.errors import ConfigurationError
 from adapter.core.limits import check_whole, said_size
-from adapter.core.prices import Prices, PriceTable, decimal_of, micro_dollars
+from adapter.core.prices import MOST, Prices, PriceTable, decimal_of, micro_dollars
 from adapter.core.rates import Rate
 from adapter.core.spec import Limits, ToolSpec
 from adapter.core.types import CallContext
@@ -87,7 +87,7 @@ class Budgets:
     )
 
     def __post_init__(self) -> None:
-        """Refuse a budget nothing fits in, and read rates and dollars strictly."""
+        """Refuse a budget nothing fits in, or no counter holds; read rates and dollars strictly."""
         for one in fields(self):
             value = getattr(self, one.name)
             if one.name.startswith("cost_per") and value is not None:
@@ -210,7 +210,8 @@ class Budgets:
         for span in _SPANS[1:] if place.turnless else _SPANS:
             size = getattr(limits, _PER[span])
             if size is not None:
-                charges.append(Charge(scope=counter(ctx, span, f"tool:{spec.name}"), limit=size))
+                scope = counter(ctx, span, f"tool:{spec.name}")
+                charges.append(Charge(scope=scope, limit=min(size, MOST)))
         counts = tuple(charges)
         if not self.context_limits:  # those differ from run to run
             if len(self._made) >= _REMEMBERED:
@@ -271,7 +272,8 @@ class Budgets:
         return tuple(span for span in spans if span != "turn") if ctx.place.turnless else spans
 
     def _amounts(self, model: str, usage: Usage) -> dict[str, int]:
-        amounts = {"tokens": usage.tokens}
+        # What no counter holds spends every budget there can be.
+        amounts = {"tokens": min(usage.tokens, MOST)}
         if any(self.limit("cost", span) for span in _SPANS):
             cost = self._cost(model, usage)
             if cost is None:
@@ -281,7 +283,7 @@ class Budgets:
                     "or remove the budget."
                 )
                 raise ConfigurationError(msg)
-            amounts["cost"] = cost
+            amounts["cost"] = min(cost, MOST)
         return amounts
 
     def _cost(self, model: str, usage: Usage) -> int | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from adapter.core.errors import ConfigurationError
-from adapter.core.prices import decimal_of, micro_dollars
+from adapter.core.prices import MOST, decimal_of, micro_dollars
 
 __all__ = ["check_whole", "said_size"]
 
 
 def check_whole(name: str, value: object) -> None:
-    """Refuse a budget that is no whole number of 1 or more; only the turn's may not be left out.
+    """Refuse a budget that is no whole number of 1 or more, or more than a counter holds.
+
+    Only the turn's may not be left out.
 
     Args:
         name: The field of ``Budgets``.
@@ -22,8 +24,8 @@ def check_whole(name: str, value: object) -> None:
     """
     if value is None and name not in ("model_calls_per_turn", "tool_calls_per_turn"):
         return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"Budgets.{name} must be a whole number, at least 1."
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+        msg = f"Budgets.{name} must be a whole number, at least 1 and at most {MOST}."
         raise ConfigurationError(msg)
 
 

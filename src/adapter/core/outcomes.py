@@ -95,7 +95,8 @@ def unusable(row: CallRow, now: int) -> AdapterError:
     if row.status in (CallStatus.CLAIMED, CallStatus.IN_DOUBT):
         msg = (
             "This call was started and its outcome is unknown; it was not started again. Look at "
-            "its effect, then fork the thread or write the result with update_state."
+            "its effect and say what became of it with `adapter calls resolve`; or fork the "
+            "thread, or write the result with update_state."
         )
         return CallInDoubt(msg)
     if row.status.settled and row.outcome is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from adapter.core.algorithms import folded
 from adapter.core.canonical import digest
 from adapter.core.decisions import INVALID
 from adapter.core.errors import InvalidAnswer
@@ -38,16 +39,19 @@ class People:
     def check(self, keys: KeyRing, reviewer: str, kid: str, *, approves: bool) -> None:
         """Judge a reviewer. Who voted may still say no: a no ends the question at any time.
 
+        Names that read the same are one person's.
+
         Raises:
             InvalidAnswer: No role, the requester, a second vote, or another name than the user's
                 under a key that is nobody's own. That a person's own key speaks for this person
                 was judged with its signature.
         """
+        name = folded(reviewer)
         if (
             not self.has_role(keys, reviewer, kid)
             or self._borrows(keys, reviewer, kid)
-            or (self.excluded is not None and reviewer == self.excluded)
-            or (approves and any(vote.reviewer == reviewer for vote in self.votes))
+            or (self.excluded is not None and name == folded(self.excluded))
+            or (approves and any(folded(vote.reviewer) == name for vote in self.votes))
         ):
             raise InvalidAnswer(INVALID)
 
@@ -70,13 +74,16 @@ class People:
             raise InvalidAnswer(INVALID)
 
     def standing(self, keys: KeyRing, votes: Sequence[Vote]) -> tuple[Vote, ...]:
-        """Return the votes that still count: their key is not revoked, their role not lost."""
-        return tuple(
-            vote
-            for vote in votes
-            if keys.find("decision", vote.kid) is not None
-            and self.has_role(keys, vote.reviewer, vote.kid)
-        )
+        """Return the votes that still count: their key is not revoked, their role not lost.
+
+        Of those of one person, under names that read the same, the first.
+        """
+        found: dict[str, Vote] = {}
+        for vote in votes:
+            valid = keys.find("decision", vote.kid) is not None
+            if valid and self.has_role(keys, vote.reviewer, vote.kid):
+                found.setdefault(folded(vote.reviewer), vote)
+        return tuple(found.values())
 
 
 def executed_digest(arguments: JsonObject) -> str:

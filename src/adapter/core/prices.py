@@ -14,9 +14,15 @@ from typing import Any, Protocol
 from adapter.core.errors import ConfigurationError
 from adapter.core.usage import Usage
 
-__all__ = ["Price", "PriceTable", "Prices", "decimal_of", "micro_dollars"]
+__all__ = ["MOST", "MOST_DOLLARS", "Price", "PriceTable", "Prices", "decimal_of", "micro_dollars"]
 
 _MILLION = 1_000_000
+
+MOST = 2**53 - 1
+"""Highest limit of a counter, which has room for the calls in flight beyond it."""
+
+MOST_DOLLARS = MOST // _MILLION
+"""Largest amount of money that is counted, here and in every price."""
 
 
 class Prices(Protocol):
@@ -91,7 +97,7 @@ def _price(name: str, entry: Any) -> Price:
 
 
 def decimal_of(value: Any, what: str) -> Decimal:
-    """Return an amount of dollars that is exact, finite and not negative.
+    """Return an amount of dollars that is exact, not negative and at most ``MOST_DOLLARS``.
 
     Args:
         value: A Decimal, an int or a text.
@@ -104,9 +110,12 @@ def decimal_of(value: Any, what: str) -> Decimal:
         amount = Decimal("nan") if isinstance(value, bool | float) else Decimal(value)
     except (InvalidOperation, TypeError, ValueError):
         amount = Decimal("nan")
-    if amount.is_finite() and amount >= 0:
+    if amount.is_finite() and 0 <= amount <= MOST_DOLLARS:
         return amount
-    msg = f"{what} must be dollars as a Decimal or a text such as '0.50', not negative."
+    msg = (
+        f"{what} must be dollars as a Decimal or a text such as '0.50', not negative and at most "
+        f"{MOST_DOLLARS}."
+    )
     raise ConfigurationError(msg)
 
 

@@ -5,7 +5,7 @@ Pure: everything that must be the same on every re-run comes from the row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from adapter.core.approvals import AnswerCheck, ApprovalPort, Question, binding_of
@@ -81,6 +81,7 @@ class QuestionBuilder:
                 "need": row.quorum_need,
                 "have": len(people.votes),
                 "by": [vote.reviewer for vote in people.votes],
+                **_edited_so_far(people, work.spec.masks),
             },
         }
         if row.approval_id is not None:
@@ -106,3 +107,12 @@ class QuestionBuilder:
             msg = "The edited arguments need other or more reviewers than those asked."
             raise PolicyDenied(msg)
         return valid
+
+
+def _edited_so_far(people: People, masks: Iterable[str]) -> JsonObject:
+    """Return the edit that the votes are for: only the very same edit adds to them."""
+    for vote in people.votes:
+        edited = vote.decision.get("edited_args")
+        if edited is not None:
+            return {"edited": mask_arguments(edited, masks)}
+    return {}

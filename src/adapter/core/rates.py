@@ -19,6 +19,10 @@ _FORM = re.compile(
 )
 
 
+_MOST = 2**53 - 1
+_LONGEST = 999_999 * 86_400
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
     """At most so many within a sliding window.
@@ -32,9 +36,12 @@ class Rate:
     seconds: float
 
     def __post_init__(self) -> None:
-        """Refuse a rate nothing fits in."""
-        if self.limit < 1 or not 0 < self.seconds < float("inf"):
-            msg = "A Rate needs a limit of at least 1 and a positive window in seconds."
+        """Refuse a rate nothing fits in, or that no counter holds."""
+        if not 1 <= self.limit <= _MOST or not 0 < self.seconds <= _LONGEST:
+            msg = (
+                "A Rate needs a limit of at least 1 and a positive window in seconds, and counts "
+                f"at most {_MOST} within {_LONGEST} seconds."
+            )
             raise ConfigurationError(msg)
 
     @classmethod

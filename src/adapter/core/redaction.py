@@ -32,6 +32,9 @@ _SECRET_TEXT = (
 )
 
 
+DEEPEST = 64
+"""Levels of a value that are shown; what lies deeper is masked. No valid argument is as deep."""
+
 SHORTEST = 8
 """Texts shorter than this are no secrets any pattern knows."""
 
@@ -51,18 +54,28 @@ def _secret(name: str) -> bool:
 
 
 def mask_value(value: Any) -> Any:
-    """Return a copy of a JSON value with secret-looking names and texts masked."""
+    """Return a copy of a JSON value with secret-looking names and texts masked.
+
+    Values too deep for any argument are masked below ``DEEPEST`` levels: a refusal of theirs is
+    recorded as well.
+    """
+    return _masked(value, DEEPEST)
+
+
+def _masked(value: Any, left: int) -> Any:
     if isinstance(value, str):
         return mask_text(value)
     if value is None or isinstance(value, int | float):
         return value
     if type(value) is dict or isinstance(value, Mapping):
+        if not left:
+            return MASK
         return {
-            key: MASK if item is not None and _secret(str(key)) else mask_value(item)
+            key: MASK if item is not None and _secret(str(key)) else _masked(item, left - 1)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        return [mask_value(item) for item in value]
+        return [_masked(item, left - 1) for item in value] if left else MASK
     return value
 
 

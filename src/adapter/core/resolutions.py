@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from adapter.core.algorithms import folded
 from adapter.core.canonical import canonical_bytes
 from adapter.core.errors import InvalidAnswer, ToolError, ToolUsageError
 from adapter.core.keys import KeyRing
@@ -90,7 +91,7 @@ def check_people(
         InvalidAnswer: The requester, nobody the server knows, or somebody without the roles.
     """
     by = resolution.by
-    if row.requester is not None and row.requester == by:
+    if row.requester is not None and folded(row.requester) == folded(by):
         msg = f"{by} asked for this call and may not say what became of it: another reviewer must."
         raise InvalidAnswer(msg)
     if (

@@ -12,6 +12,8 @@ from typing import Any
 
 __all__ = ["Usage"]
 
+_MOST = 10**12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -66,6 +68,6 @@ def _part(found: Any) -> Usage | None:
 
 def _count(value: Any) -> int | None:
     """Return a number of tokens; None for what cannot be one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
         return None
     return value

@@ -5,7 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Table, bindparam, delete, func, insert, literal_column, null, select, update
+from sqlalchemy import (
+    Table,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+    update,
+)
 
 from adapter.core.types import CallStatus
 
@@ -18,6 +29,7 @@ SLOTS = (1, 4, 16, 64)
 """How many names one look-up can take; shorter lists repeat their last one."""
 
 _LINK = ("thread_id", "seq", "event_id", "kind", "line", "hash")
+_BESIDE = ("run_id", "run_seq", "turn_id")
 _HEAD = ("thread_id", "seq", "hash", "kid", "signature", "count")
 _ANCHOR = ("thread_id", "seq", "hash", "removed", "at", "by", "kid", "signature")
 _UNFINISHED = (
@@ -47,6 +59,11 @@ class AuditStatements(ABC):
             .order_by(c.seq)
             .limit(bindparam("at_limit"))
         )
+        whole = select(*[c[name] for name in (*_LINK, *_BESIDE)]).where(thread).order_by(c.seq)
+        some = whole.limit(bindparam("at_limit"))
+        # From the first row on, wherever that is: none may hide under a number of its own.
+        self.links_first = self._text(some)
+        self.links_after = self._text(some.where(c.seq > bindparam("at_seq")))
         self.events_of_turn = self._text(
             links.where(thread, c.turn_id == bindparam("at_turn"))
             .order_by(c.seq.desc())
@@ -100,6 +117,9 @@ class AuditStatements(ABC):
                 set_={name: put.excluded[name] for name in moved},
             )
         )
+        self.head_run = self._text(
+            select(c.run_id, c.run_seq).where(c.thread_id == bindparam("at_thread"))
+        )
         every = select(*[c[name] for name in _HEAD]).order_by(c.thread_id)
         self.heads = self._text(every)
         self.head_of_thread = self._text(every.where(c.thread_id == bindparam("at_thread")))
@@ -119,15 +139,23 @@ class AuditStatements(ABC):
 
     def _retention(self, calls: Table, events: Table) -> None:
         c, e = calls.c, events.c
-        unfinished = c.status.in_([literal_column(f"'{one.value}'") for one in _UNFINISHED])
+        still: list[Any] = [literal_column(f"'{one.value}'") for one in _UNFINISHED]
+        unfinished = c.status.in_(still)
         turns = select(c.turn_id).where(c.thread_id == bindparam("at_thread"), unfinished)
         self.first_unfinished = self._text(
             select(func.min(e.seq)).where(
                 e.thread_id == bindparam("at_thread"), e.turn_id.in_(turns)
             )
         )
-        # What a suspended or doubtful call may still need stays, however old.
-        old = (c.outcome.is_not(None), ~unfinished, c.updated_at < bindparam("at_before"))
+        # What a suspended or doubtful call may still need stays, however old; and so does what
+        # came before an open call in its turn: the node that runs on reads it again.
+        other = calls.alias()
+        open_turn = exists().where(
+            other.c.thread_id == c.thread_id,
+            other.c.turn_id == c.turn_id,
+            other.c.status.in_(still),
+        )
+        old = (c.outcome.is_not(None), ~open_turn, c.updated_at < bindparam("at_before"))
         self.outcomes_old = self._text(
             select(c.thread_id, func.count())
             .where(*old)

@@ -18,6 +18,7 @@ __all__ = [
     "clear_outcomes",
     "events",
     "first_kept",
+    "head_run",
     "heads",
     "link_rows",
     "old_outcomes",
@@ -44,12 +45,22 @@ def link_rows(
     now: int,  # noqa: ARG001
     *,
     thread_id: str,
-    after: int,
+    after: int | None,
     limit: int,
 ) -> Sequence[Sequence[Any]]:
-    """Return links as columns: thread_id, seq, event_id, kind, line, hash."""
-    asked = {"at_thread": thread_id, "at_seq": after, "at_limit": limit}
-    return [link_columns(row) for row in tx.all(tx.sql.events_after, asked)]
+    """Return links as columns; see ``Trail.link_rows``."""
+    asked: dict[str, Any] = {"at_thread": thread_id, "at_limit": limit}
+    if after is None:
+        rows = tx.all(tx.sql.links_first, asked)
+    else:
+        rows = tx.all(tx.sql.links_after, asked | {"at_seq": after})
+    return [row if type(row[4]) is bytes else (*link_columns(row), *row[6:]) for row in rows]
+
+
+def head_run(tx: Transaction, now: int, *, thread_id: str) -> tuple[Any, Any] | None:  # noqa: ARG001
+    """Return the run of a thread's newest link and its number there, as the head has them."""
+    row = tx.one(tx.sql.head_run, {"at_thread": thread_id})
+    return None if row is None else (row[0], row[1])
 
 
 def heads(tx: Transaction, now: int, *, thread_id: str | None) -> Sequence[ThreadHead]:  # noqa: ARG001

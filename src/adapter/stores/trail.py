@@ -35,9 +35,18 @@ class Trail(ABC):
         return links
 
     async def link_rows(
-        self, thread_id: str, after: int = 0, limit: int = 1000
+        self, thread_id: str, after: int | None = None, limit: int = 1000
     ) -> Sequence[Sequence[Any]]:
-        """Return the same as columns (thread_id, seq, event_id, kind, line, hash): much quicker."""
+        """Return links as columns, which is much quicker, and all that is stored beside a line.
+
+        Args:
+            thread_id: The chain.
+            after: Number of the link before; None begins with the first row there is.
+            limit: How many.
+
+        Returns:
+            thread_id, seq, event_id, kind, line, hash, run_id, run_seq, turn_id.
+        """
         operation = partial(retention.link_rows, thread_id=thread_id, after=after, limit=limit)
         rows: Sequence[Sequence[Any]] = await self._read(operation)
         return rows
@@ -46,6 +55,13 @@ class Trail(ABC):
         """Return the newest link of every thread, or of one."""
         found: Sequence[ThreadHead] = await self._read(
             partial(retention.heads, thread_id=thread_id)
+        )
+        return found
+
+    async def head_run(self, thread_id: str) -> tuple[Any, Any] | None:
+        """Return the run that a head goes on with and its number there; None without a head."""
+        found: tuple[Any, Any] | None = await self._read(
+            partial(retention.head_run, thread_id=thread_id)
         )
         return found
 

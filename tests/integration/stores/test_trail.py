@@ -225,7 +225,7 @@ async def test_old_outcomes_are_removed_and_their_rows_stay(
     signing: SqlStore, clock: Clock
 ) -> None:
     await settled(signing, 1, CallStatus.SUCCEEDED)
-    await settled(signing, 2, CallStatus.IN_DOUBT)
+    await settled(signing, 2, CallStatus.IN_DOUBT, turn_id="turn-0")
     await settled(signing, 3, CallStatus.FAILED, thread_id="t2")
     clock.pass_(100)
     await settled(signing, 4, CallStatus.SUCCEEDED)
@@ -244,6 +244,45 @@ async def test_old_outcomes_are_removed_and_their_rows_stay(
     assert rows[0] is not None
     assert rows[0].status is CallStatus.SUCCEEDED
     assert (await signing.claim(claim(1))).state == "settled"
+
+
+@pytest.mark.parametrize("status", ["requested", "claimed", "in_doubt"])
+async def test_outcomes_stay_while_their_turn_has_an_unfinished_call(
+    signing: SqlStore, clock: Clock, status: str
+) -> None:
+    await settled(signing, 1, CallStatus.SUCCEEDED)
+    await settled(signing, 2, CallStatus.SUCCEEDED, turn_id="turn-0")
+    await settled(signing, 3, CallStatus.SUCCEEDED, thread_id="t2")
+    if status == "requested":
+        await signing.open(question(4))
+    else:
+        await signing.claim(ungated(4))
+    if status == "in_doubt":
+        await signing.settle(Settle(key=key(4), fence=1, status=CallStatus.IN_DOUBT))
+    clock.pass_(100)
+    assert dict(await signing.old_outcomes(clock.now)) == {T: 1, "t2": 1}
+    assert await signing.clear_outcomes(T, clock.now, event("removed")) == 1
+    row = await signing.get(key(1))
+    assert row is not None
+    assert row.outcome == {"result": 1}
+    if status != "claimed":
+        return
+    await signing.settle(Settle(key=key(4), fence=1, status=CallStatus.SUCCEEDED, outcome={}))
+    clock.pass_(100)
+    assert await signing.clear_outcomes(T, clock.now, event("again")) == 2
+
+
+async def test_link_rows_are_read_from_the_first_row_on(signing: SqlStore) -> None:
+    await signing.append([event("a"), event("b", run_id="run-2"), event("c", turn_id="turn-2")])
+    rows = [tuple(row) for row in await signing.link_rows(T, limit=2)]
+    rows += [tuple(row) for row in await signing.link_rows(T, after=2)]
+    assert [row[1:3] + row[6:] for row in rows] == [
+        (1, "a", "run-1", 1, "turn-1"),
+        (2, "b", "run-2", 1, "turn-1"),
+        (3, "c", "run-1", 2, "turn-2"),
+    ]
+    assert await signing.head_run(T) == ("run-1", 2)
+    assert await signing.head_run("none") is None
 
 
 async def test_a_sink_reads_what_it_missed(backend: Backend, signing: SqlStore) -> None:

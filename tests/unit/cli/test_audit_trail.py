@@ -182,6 +182,33 @@ class TestHeads:
         said = failed("verify", "--jsonl", str(books.file))
         assert "dropped: link 3 is missing. (event k2:started)" in said
 
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ("UPDATE audit_events SET turn_id = 'zz' WHERE seq = 2", "turn_id stored beside"),
+            ("UPDATE audit_events SET run_id = 'zz' WHERE seq = 2", "run_id stored beside"),
+            ("UPDATE audit_events SET run_seq = 9 WHERE seq = 2", "run_seq stored beside"),
+            ("UPDATE audit_heads SET run_id = 'zz'", "the run stored with the head"),
+            ("UPDATE audit_heads SET run_seq = 9", "the run stored with the head"),
+            ("UPDATE audit_heads SET seq = 'abc'", "is no number"),
+            ("UPDATE audit_heads SET hash = x'00'", "never writes"),
+            (
+                "INSERT INTO audit_events SELECT thread_id, -9223372036854775808, 'f', run_id, 1,"
+                " turn_id, kind, line, hash FROM audit_events WHERE seq = 1",
+                "stored under the number -9223372036854775808",
+            ),
+        ],
+    )
+    def test_what_is_stored_beside_the_lines_is_checked(
+        self, books: Books, change: str, said: str
+    ) -> None:
+        books.sql(change)
+        done = run("verify")
+        assert done.exit_code == 1, done.output
+        assert said in done.output
+        pruned = run("prune", "--keep", "0")
+        assert (pruned.exit_code, "left alone" in pruned.output) == (1, True)
+
     def test_a_line_turned_into_text_is_edited(self, books: Books) -> None:
         books.sql("UPDATE audit_events SET line = CAST(line AS TEXT) WHERE seq = 2")
         assert "edited: link 2: it is not what its hash was made of. (event k1:st" in failed(
@@ -261,6 +288,13 @@ class TestFile:
         done = run("verify", "--jsonl", "none.jsonl")
         assert done.exit_code == 2
         assert "none.jsonl cannot be read" in done.stderr
+
+    def test_a_file_without_an_event_is_not_verified(self, books: Books) -> None:
+        empty = books.folder / "empty.jsonl"
+        empty.touch()
+        done = run("verify", "--no-store", "--jsonl", str(empty))
+        assert done.exit_code == 2
+        assert "nothing to verify" in done.output
 
     def test_one_thread_of_a_file(self, books: Books) -> None:
         arguments = ("verify", "--jsonl", str(books.file), "--no-store", "--thread")

@@ -93,3 +93,10 @@ def test_a_heads_signature_is_no_anchors() -> None:
 def test_a_signature_is_read_as_it_was_packed() -> None:
     made = RING.sign("audit", b"x")
     assert signature_of(made["kid"], packed_signature(made)) == made
+
+
+def test_what_the_store_never_writes_is_a_fault_and_no_crash() -> None:
+    odd: Any = b"x"
+    assert "never writes" in said(judged_head(replace(signed(), hash=odd), RING))
+    assert "never writes" in said(judged_head(replace(signed(), count=2**60), RING))
+    assert "never writes" in said(judged_anchor(replace(ANCHOR, kid="k", hash=odd), RING))

@@ -63,6 +63,12 @@ def test_whatever_is_stored_comes_back(line: bytes, thread: str, name: str) -> N
         b'{"thread_id":"t","seq":"x","hash":"","event_id":"","kind":"","event":{}}',
         b'{"thread_id":"t","seq":1,"hash":"h","event_id":"e","kind":"k","raw":"!"}',
         b'{"thread_id":"t","seq":1,"hash":"h","event_id":"e","kind":"k","head":{},"event":{}}',
+        b'{"thread_id":"t","seq":1,"hash":"h","event_id":"e","kind":"k"}',
+        b'{"thread_id":"t","seq":1,"hash":"h","event_id":"e","kind":"k","kind":"l","event":{}}',
+        b'{"event": 1,"thread_id":"t","seq":1,"hash":"h","event_id":"e","kind":"k","event":{}}',
+        b'{"thread_id":"t","seq":1,"hash":"h","event_id":"e","kind":"k","raw":"","event":{}}',
+        b'{"thread_id":"t","anchor":{"seq":"3","hash":"h","removed":3,"at":1,"by":"o","kid":null,'
+        b'"signature":null}}',
     ],
 )
 def test_anything_else_is_no_line(line: bytes) -> None:

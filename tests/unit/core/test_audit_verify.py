@@ -338,3 +338,90 @@ class TestWitnesses:
         assert self.verified(rest, self.witness(FULL[2]), anchor=cut) == []
         assert self.verified(rest, self.witness(FULL[2], hash="1" * 64), anchor=cut) == ["3 edited"]
         assert self.verified(rest, self.witness(FULL[0], hash="1" * 64), anchor=cut) == []
+
+
+def stored(count: int) -> list[tuple[Any, ...]]:
+    """Links as a store has them: whole bodies, and the run and turn beside them."""
+    rows: list[tuple[Any, ...]] = []
+    prev = GENESIS
+    for seq in range(1, count + 1):
+        run, turn = f"r{seq % 2}", f"t{seq // 3}"
+        body: dict[str, Any] = {
+            "id": f"e{seq}",
+            "kind": "started",
+            "run_id": run,
+            "thread_id": "t1",
+            "tool": "x",
+        }
+        body |= {"turn_id": turn, "user": None, "v": 1}
+        text = json.dumps(body, separators=(",", ":")).encode()
+        run_seq = (seq + 1) // 2
+        line, prev = link(body=text, prev=prev, seq=seq, run_seq=run_seq)
+        rows.append(("t1", seq, f"e{seq}", "started", line, prev, run, run_seq, turn))
+    return rows
+
+
+ROWS = stored(6)
+END = ThreadHead(thread_id="t1", seq=6, hash=ROWS[-1][5], count=6)
+
+
+def read(rows: list[tuple[Any, ...]], head: Any = END, run: Any = ("r0", 3)) -> list[Fault]:
+    verifier = ChainVerifier("t1")
+    found = [fault for row in rows for fault in verifier.add_row(row)]
+    return found + verifier.finish(head, run)
+
+
+def test_what_is_stored_beside_a_line_is_no_fault() -> None:
+    assert read(ROWS) == []
+    assert read([row[:6] for row in ROWS]) == []
+
+
+@pytest.mark.parametrize("at", [0, 3, 5])
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [(6, "run_id", "r9"), (7, "run_seq", 9), (7, "run_seq", "x"), (8, "turn_id", "t9")],
+)
+def test_a_column_that_differs_from_its_line_is_found(
+    at: int, place: int, name: str, value: Any
+) -> None:
+    row = (*ROWS[at][:place], value, *ROWS[at][place + 1 :])
+    (fault,) = read([*ROWS[:at], row, *ROWS[at + 1 :]])
+    assert (fault.seq, fault.kind, fault.event_id) == (at + 1, "edited", f"e{at + 1}")
+    assert f"the {name} stored beside it" in fault.message
+
+
+@pytest.mark.parametrize("run", [("r1", 3), ("r0", 2), ("r0", "3")])
+def test_a_head_that_goes_on_with_another_run_is_found(run: tuple[Any, Any]) -> None:
+    (fault,) = read(ROWS, run=run)
+    assert (fault.seq, fault.kind) == (6, "head")
+    assert "the run stored with the head" in fault.message
+
+
+def test_a_run_is_compared_after_a_link_that_was_judged_too() -> None:
+    last = (*ROWS[-1][:8], "t9")
+    assert [fault.kind for fault in read([*ROWS[:-1], last], run=("r1", 3))] == ["edited", "head"]
+    unread = (*ROWS[-1][:4], b"{}", *ROWS[-1][5:])
+    found = read([*ROWS[:-1], unread], run=("r1", 3))
+    assert {fault.kind for fault in found} == {"edited", "malformed"}
+
+
+@pytest.mark.parametrize("changed", [{"seq": "x"}, {"seq": 6.0}, {"count": "x"}])
+def test_a_head_whose_numbers_are_none_is_a_fault(changed: dict[str, Any]) -> None:
+    (fault,) = read(ROWS, replace(END, **changed))
+    assert (fault.seq, fault.kind) == (6, "head")
+
+
+@pytest.mark.parametrize("seq", [0, -5, "x", 1.5])
+def test_a_link_under_a_number_of_its_own_is_found(seq: Any) -> None:
+    forged = ("t1", seq, "e0", "decided", b"{}", "0" * 64, "r0", 1, "t0")
+    rows = [*ROWS, forged] if isinstance(seq, str) else [forged, *ROWS]
+    assert {fault.kind for fault in read(rows)} >= {"malformed", "edited"}
+    assert read(ROWS) == []
+
+
+def test_an_anchor_whose_number_is_none_hides_nothing() -> None:
+    odd: Any = "x"
+    anchor = Anchor(thread_id="t1", seq=odd, hash="0" * 64, removed=2, at=1, by="ops")
+    verifier = ChainVerifier("t1", anchor=anchor)
+    found = [fault for row in ROWS[2:] for fault in verifier.add_row(row)]
+    assert "dropped" in [fault.kind for fault in found + verifier.finish(END)]

@@ -37,6 +37,9 @@ def scopes(charges: Any) -> list[tuple[str, int | None]]:
         {"tokens_per_turn": 1.5},
         {"tokens_per_turn": True},
         {"reserve_tokens": 0},
+        {"tokens_per_thread": 2**53},
+        {"tool_calls_per_user": 2**63},
+        {"reserve_tokens": 10**30},
     ],
 )
 def test_a_budget_nothing_fits_in_is_refused(fields: dict[str, Any]) -> None:
@@ -302,3 +305,28 @@ def test_another_declaration_under_the_same_name_has_its_own_limits() -> None:
     for size in (1, 2):
         charges = budgets.tool_call(CTX, tool("a", limits=Limits(per_turn=size))[0])
         assert scopes(charges)[-1] == ("turn:thread-1:turn-1:tool:a", size)
+
+
+def test_the_largest_budget_fits_a_counter_with_what_is_in_flight() -> None:
+    most = 2**53 - 1
+    budgets = Budgets(
+        tokens_per_turn=most,
+        tool_calls_per_user=most,
+        cost_per_turn="9007199254",
+        prices={"m": {"input": "9007199254", "output": 1}},
+    )
+    held = budgets.reserve(CTX, "m", 10**30)
+    used = budgets.used(CTX, "m", Usage(input=10**12, output=10**12))
+    counts = budgets.tool_call(CTX, tool("send", limits=Limits(per_user=2**70))[0])
+    for charge in (*held, *used, *counts):
+        assert charge.amount <= most
+        assert (charge.limit or 0) <= 2 * most
+    assert most in [charge.amount for charge in used]
+
+
+@pytest.mark.parametrize("dollars", ["1e30", "9007199255", Decimal(10) ** 40])
+def test_more_dollars_than_a_counter_holds_are_refused(dollars: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"cost_per_user.*at most 9007199254"):
+        Budgets(cost_per_user=dollars)
+    with pytest.raises(ConfigurationError, match=r"m: input.*at most 9007199254"):
+        Budgets(prices={"m": {"input": dollars, "output": 1}})

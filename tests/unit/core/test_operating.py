@@ -263,6 +263,8 @@ async def test_the_requester_does_not_say_what_became_of_their_call(desk: Desk) 
     row = await desk.doubt(user="ann")
     with pytest.raises(InvalidAnswer, match="ann asked"):
         await desk.say(row, said(by="ann"))
+    with pytest.raises(InvalidAnswer, match="Ann asked"):
+        await desk.say(row, said(by="Ann"))
     assert (await desk.say(row, said(by="olga"))).status == "succeeded"
 
 

@@ -16,6 +16,8 @@ from adapter.core.errors import (
     StoreUnavailable,
 )
 from adapter.core.keys import Key, KeyRing
+from adapter.core.people import People
+from adapter.core.records import Vote
 from adapter.core.rules import ApprovalRule
 from adapter.core.types import CallStatus
 from adapter.testing import Paused, make_call, make_context, wired
@@ -49,6 +51,49 @@ async def test_the_same_person_counts_once() -> None:
         with pytest.raises(InvalidAnswer):
             await kit.run(CALL, FIRST, ANN, replace(ANN, reason="and again"))
         assert kit.runs == []
+
+
+@pytest.mark.parametrize("name", ["Ann", "ann ", "\uff21NN", "a\u200bnn"])
+async def test_names_that_read_the_same_are_one_person(name: str) -> None:
+    async with wired(TWO) as kit:
+        with pytest.raises(InvalidAnswer):
+            await kit.run(CALL, FIRST, ANN, replace(ANN, reviewer=name))
+        assert kit.runs == []
+    async with wired(tool("send", gated=True)) as kit:
+        with pytest.raises(InvalidAnswer):
+            await kit.run(CALL, make_context(user="ann"), replace(ANN, reviewer=name))
+        assert kit.runs == []
+
+
+async def test_names_that_read_differently_are_two_people() -> None:
+    async with wired(TWO) as kit:
+        await kit.run(CALL, FIRST, ANN, replace(ANN, reviewer="anna"))
+        assert len(kit.runs) == 1
+
+
+def test_votes_kept_under_names_that_read_the_same_count_once() -> None:
+    keys = ring()
+    kid = keys.newest("decision").kid
+    votes = [
+        Vote(key="k", reviewer=name, kid=kid, answer=name, executed_digest="x", decision={})
+        for name in ("ann", "Ann", "sam")
+    ]
+    assert [vote.reviewer for vote in People().standing(keys, votes)] == ["ann", "sam"]
+
+
+async def test_the_next_reviewer_sees_the_edit_that_was_voted_for() -> None:
+    two = tool("send", approval=ApprovalRule(name="money", quorum=2), masks=("amount",))
+    edit = ApprovalDecision(edited_args={"to": "eve"}, reviewer="ann")
+    async with wired(two) as kit:
+        with pytest.raises(Paused) as caught:
+            await kit.run(CALL, FIRST, edit)
+        shown = caught.value.value["request"]["quorum"]
+        assert shown == {"need": 2, "have": 1, "by": ["ann"], "edited": {"to": "eve"}}
+        with pytest.raises(InvalidAnswer):
+            await kit.run(CALL, SECOND, SAM)
+        assert kit.runs == []
+        await kit.run(CALL, SECOND, replace(edit, reviewer="sam"))
+        assert len(kit.runs) == 1
 
 
 async def test_the_same_answer_again_is_no_second_vote() -> None:

@@ -47,7 +47,9 @@ def test_a_rate_and_nothing_stay_what_they_are() -> None:
     assert Rate.parse(None) is None
 
 
-@pytest.mark.parametrize(("limit", "seconds"), [(0, 1), (1, 0), (1, -1), (1, float("inf"))])
+@pytest.mark.parametrize(
+    ("limit", "seconds"), [(0, 1), (1, 0), (1, -1), (1, float("inf")), (2**53, 1), (1, 1e12)]
+)
 def test_a_rate_nothing_fits_in_is_refused(limit: int, seconds: float) -> None:
     with pytest.raises(ConfigurationError, match="at least 1"):
         Rate(limit=limit, seconds=seconds)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from adapter.core.redaction import MASK, mask_arguments, mask_text, mask_value, without_masked
+from adapter.core.redaction import (
+    DEEPEST,
+    MASK,
+    mask_arguments,
+    mask_text,
+    mask_value,
+    without_masked,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,3 +73,18 @@ def test_what_the_reviewer_cannot_see_is_left_out_of_an_edit() -> None:
 def test_what_is_no_json_stays_as_it_is_and_what_is_beside_it_is_masked() -> None:
     moment = object()
     assert mask_value({"when": moment, "password": "x"}) == {"when": moment, "password": MASK}
+
+
+def nested(levels: int, *, in_lists: bool, inmost: Any = "x") -> Any:
+    made = inmost
+    for _ in range(levels):
+        made = [made] if in_lists else {"a": made}
+    return made
+
+
+@pytest.mark.parametrize("in_lists", [True, False])
+def test_what_is_too_deep_to_run_is_masked_below_a_depth(in_lists: bool) -> None:
+    whole = nested(DEEPEST, in_lists=in_lists)
+    assert mask_value(whole) == whole
+    masked = nested(DEEPEST, in_lists=in_lists, inmost=MASK)
+    assert mask_value(nested(10_000, in_lists=in_lists)) == masked

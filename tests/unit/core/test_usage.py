@@ -33,6 +33,7 @@ def test_several_messages_add_up() -> None:
         [{}],
         [metadata(0, 0)],
         [metadata(-5, 3)],
+        [metadata(10**12 + 1, 3)],
         [metadata(True, 3)],
         [metadata("5", "3")],
         [metadata(None, None)],
