@@ -254,3 +254,41 @@ async def test_run_compiled_counts_the_flows_steps_and_the_graph_itself_its_star
     plain: Any = {"configurable": {"thread_id": "plain"}, "recursion_limit": 4}
     with pytest.raises(GraphRecursionError):
         await sides.app(process).ainvoke({}, plain)
+
+
+@pytest.mark.anyio
+async def test_a_step_around_a_pause_counts_here_and_not_in_a_graph(sides: Sides) -> None:
+    flow = Flow("steps", state=State).node("a", see).node("b", see, pause=shown).node("c", see)
+    flow.edge("a", "b").edge("b", "c").end("c")
+    process = sides.process(flow)
+    with pytest.raises(FlowLoopExceeded):
+        await flow.run({}, executor=process.executor, max_steps=1)
+    paused = await flow.run({}, executor=process.executor, max_steps=2)
+    decided: Any = {"executor": process.executor, "checkpoint": paused.checkpoint}
+    with pytest.raises(FlowLoopExceeded):
+        await flow.run(**decided, decision=YES, max_steps=1)
+    assert (await flow.run(**decided, max_steps=2)).status == "done"
+
+    app = sides.app(process)
+    limited: Any = {**CONFIG, "recursion_limit": 1}
+    assert (await run_compiled(app, {}, limited)).status == "paused"
+    assert (await run_compiled(app, YES, limited)).status == "done"
+
+
+@pytest.mark.anyio
+async def test_calls_that_wait_at_the_same_time_are_asked_at_once_here_and_in_turn_in_a_graph(
+    sides: Sides,
+) -> None:
+    async def work(_state: State, ctx: FlowContext) -> dict[str, Any]:
+        calls = [ctx.call("pay", {"text": name}, id=name) for name in "xyz"]
+        return {"rates": list(await asyncio.gather(*calls))}
+
+    flow = Flow("gather", state=State).node("a", work).end("a")
+    local = await flow.run({}, executor=sides.process(flow).executor)
+    assert len(local.pendings) == 3
+    app = sides.app(sides.process(flow))
+    compiled = await run_compiled(app, {}, CONFIG)
+    for _ in "xyz":
+        assert len(compiled.pendings) == 1
+        compiled = await run_compiled(app, YES, CONFIG)
+    assert compiled.state.rates == ["paid x", "paid y", "paid z"]

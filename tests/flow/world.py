@@ -115,6 +115,7 @@ class World:
             (free("note"), Text, lambda text: f"noted {text}"),
             (free("once", once_per_run=True), Text, lambda text: f"once {text}"),
             (gated("pay"), Text, lambda text: f"paid {text}"),
+            (gated("settle", once_per_run=True), Text, lambda text: f"settled {text}"),
             (gated("break"), Text, boom),
             (gated("lend", approval=above), Amount, lambda amount: amount),
         ]

@@ -64,7 +64,10 @@ def _last(_current: Any, writes: Sequence[Any]) -> Any:
 
 
 def _union(current: Any, writes: Sequence[Any]) -> Any:
-    values = list(writes) if current is UNSET or current is None else [current, *writes]
+    if current is not UNSET and current is not None:
+        values = [current, *writes]
+    else:
+        values = [[], *writes] if isinstance(writes[0], list) else list(writes)
     return reduce(_united, values)
 
 

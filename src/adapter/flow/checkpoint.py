@@ -33,6 +33,15 @@ __all__ = [
 
 _PURPOSE = "flow-checkpoint/v1"
 
+_SHUT_BY = (
+    StoreUnavailable,
+    AttributeError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
 _SHUT = (
     "The checkpoint of flow {!r} does not open: it was altered, it belongs to another flow or to "
     "another version of this one, or it was sealed with another key (checkpoint_key=, or the keys "
@@ -130,7 +139,7 @@ class Seal:
             run_id = outer.pop("run")
             text = self.sealer.open(outer, _PURPOSE, self.flow.digest, str(run_id))
             return Progress.from_json(from_json(text))
-        except (StoreUnavailable, AttributeError, KeyError, TypeError, ValueError) as error:
+        except _SHUT_BY as error:
             raise FlowError(_SHUT.format(self.flow.name)) from error
 
 

@@ -13,7 +13,9 @@ from adapter.flow.shape import Shape
 
 __all__ = ["faults", "tool_faults"]
 
-_RESERVED = ("__start__", END)
+_RESERVED = (
+    *("__start__", END, "__error__", "__input__", "__interrupt__", "__no_writes__", "__resume__"),
+)
 _SEPARATORS = "/:|>"
 
 
@@ -37,7 +39,7 @@ def tool_faults(flow: Shape, registry: Registry) -> list[str]:
     found = []
     for node in flow.nodes.values():
         work = node.work
-        if not isinstance(work, Call | Map):
+        if not isinstance(work, Call | Map) or not isinstance(work.tool, str):
             continue
         if registry.get(work.tool) is None:
             found.append(
@@ -50,7 +52,7 @@ def tool_faults(flow: Shape, registry: Registry) -> list[str]:
 
 
 def _lacking(flow: Shape, node: str, work: Call, registry: Registry) -> Iterator[str]:
-    if callable(work.arguments):
+    if work.arguments is not None and not isinstance(work.arguments, Mapping):
         return
     given = flow.fields if work.arguments is None else work.arguments
     needed = registry.schemas[work.tool].json_schema.get("required", ())
@@ -65,7 +67,7 @@ def _lacking(flow: Shape, node: str, work: Call, registry: Registry) -> Iterator
 
 
 def _names(flow: Shape) -> Iterator[str]:
-    if not flow.name or set(flow.name) & set(_SEPARATORS):
+    if not isinstance(flow.name, str) or not flow.name or set(flow.name) & set(_SEPARATORS):
         yield f"the flow's name {flow.name!r} must be text without {' '.join(_SEPARATORS)}"
     for name in flow.nodes:
         if name in _RESERVED:
@@ -85,7 +87,7 @@ def _fields(flow: Shape) -> Iterator[str]:
 
 def _node(flow: Shape, node: Node) -> Iterator[str]:
     work, where = node.work, f"node {node.name!r}"
-    if node.timeout is not None and not node.timeout > 0:
+    if node.timeout is not None and not _seconds(node.timeout):
         yield f"{where}: timeout must be positive seconds, or None"
     for what, hooks in (("before", node.before), ("after", node.after)):
         if not all(callable(hook) for hook in hooks):
@@ -102,13 +104,27 @@ def _node(flow: Shape, node: Node) -> Iterator[str]:
 
 
 def _calling(flow: Shape, where: str, work: Call | Map) -> Iterator[str]:
-    if work.into is not None and work.into not in flow.fields:
+    if not isinstance(work.tool, str):
+        yield f"{where}: a tool is called by its name, not by a {type(work.tool).__name__}"
+    given, functions = (
+        work.arguments,
+        "a function" if isinstance(work, Map) else "a mapping, a function",
+    )
+    if (
+        given is not None
+        and not callable(given)
+        and (isinstance(work, Map) or not isinstance(given, Mapping))
+    ):
+        yield f"{where}: arguments= is {functions} or None, not a {type(given).__name__}"
+    if work.into is not None and not (isinstance(work.into, str) and work.into in flow.fields):
         yield f"{where}: into={work.into!r} names no field. {flow.fields.offered}"
     if work.on_tool_failure not in ("message", "raise"):
         yield f"{where}: on_tool_failure is 'message' or 'raise', not {work.on_tool_failure!r}"
     if isinstance(work, Map):
         if isinstance(work.over, str) and work.over not in flow.fields:
             yield f"{where}: Map over {work.over!r} names no field. {flow.fields.offered}"
+        elif not isinstance(work.over, str) and not callable(work.over):
+            yield f"{where}: Map is over a field's name or a function, not {work.over!r}"
         try:
             checked_concurrency(work.concurrency)
         except ToolUsageError as error:
@@ -140,6 +156,9 @@ def _route(source: str, route: Route, known: Mapping[str, Node], offered: str) -
         yield f"{where} needs a function of the state that returns a name"
     if not route.to:
         yield f"{where} has no targets: to=() names every node it may choose"
+    for what, name in (*(("to", one) for one in route.to), ("otherwise", route.otherwise)):
+        if not isinstance(name, str) and (what, name) != ("otherwise", None):
+            yield f"{where}: {what}= names nodes as text, not {name!r}"
     for name in route.targets:
         if name not in known and name != END:
             yield f"{where} leads to the unknown node {name!r}. {offered}"
@@ -150,6 +169,10 @@ def _route(source: str, route: Route, known: Mapping[str, Node], offered: str) -
     numbers = list(caps.values()) if isinstance(route.caps, Mapping) else [route.caps]
     if any(not _whole(cap) for cap in numbers if cap is not None):
         yield f"{where}: a cap is a whole number, 0 or more"
+
+
+def _seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def _whole(cap: object) -> bool:
@@ -220,7 +243,9 @@ def _conflicts(flow: Shape) -> Iterator[str]:
     writes = {
         node.name: node.work.into
         for node in flow.nodes.values()
-        if isinstance(node.work, Call | Map) and node.work.into in flow.fields
+        if isinstance(node.work, Call | Map)
+        and isinstance(node.work.into, str)
+        and node.work.into in flow.fields
     }
     for one, other in sorted(_together(flow)):
         field = writes.get(one)

@@ -109,7 +109,7 @@ class Flow(Shape):
             else:
                 progress = await resumed(seal, governing, checkpoint, state, run_id)
             if decision is not None:
-                await decide(governing, progress, decision)
+                await decide(self, governing, progress, decision)
             running = LocalRun(
                 flow=self,
                 executor=governing,

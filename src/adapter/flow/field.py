@@ -22,7 +22,7 @@ from pydantic_core import (
 from adapter.core.errors import FlowError, ToolUsageError
 from adapter.core.merge import UNSET, Merge, MergeRule
 from adapter.core.types import JsonObject, JsonValue
-from adapter.flow.wire import checked, explained, jsonable
+from adapter.flow.wire import canonical, checked, explained, jsonable, listed, lost
 
 __all__ = ["Field"]
 
@@ -59,6 +59,10 @@ class Field:
             )
         if info.exclude:
             self.faults.append(f"field {name!r} is excluded from the model's JSON; keep it in")
+        self.faults += [
+            f"field {name!r} holds {what}; keep it out of the state, or give its type a serializer"
+            for what in lost(info.annotation, info.metadata)
+        ]
         self._one = _one_field(info, state)
         self.json_schema = self._schema()
         if self.json_schema and info.default is not PydanticUndefined:
@@ -132,7 +136,7 @@ class Field:
             except FlowError:
                 pass
             try:
-                return jsonable(value)
+                return checked(jsonable(value), whole=True)
             except ValueError as error:
                 msg = f"{self.name}: {error}"
                 raise FlowError(msg) from None
@@ -142,7 +146,7 @@ class Field:
         if not isinstance(value, list | tuple | set | frozenset):
             return self.read([value], wire=wire)
         try:
-            return self.read(list(value), wire=wire)
+            return self.read(listed(value), wire=wire)
         except FlowError as error:
             try:
                 return self.read([value], wire=wire)  # a list that is one item
@@ -190,16 +194,20 @@ class Field:
         Raises:
             FlowError: No write of this field does.
         """
+        if before is not UNSET and before != after:
+            # Of an older version, or as a client wrote it: a set may be in another order there.
+            before = self.read(before, wire=True)
         if before == after:
             return []
         if self.rule is Merge.append and isinstance(before, list) and isinstance(after, list):
-            if after[: len(before)] != before:
+            added = self._added(before, after)
+            if added is None:
                 msg = (
                     f"{self.name}: items can only be added to a field of Merge.append; return a "
                     "dict of writes"
                 )
                 raise FlowError(msg)
-            return [after[len(before) :]]
+            return [added]
         if self.rule is Merge.sum:
             msg = (
                 f"{self.name}: what was added to a field of Merge.sum cannot be told from a whole "
@@ -207,6 +215,13 @@ class Field:
             )
             raise FlowError(msg)
         return [after]
+
+    def _added(self, before: list[JsonValue], after: list[JsonValue]) -> list[JsonValue] | None:
+        """Return the items that were added; None where others are gone."""
+        if isinstance(self._read(before), set | frozenset):
+            more = [item for item in after if item not in before]
+            return more if len(before) + len(more) == len(after) else None
+        return after[len(before) :] if after[: len(before)] == before else None
 
     def _take(self, value: Any) -> Any:
         one: Any = self._one.model_validate({"value": value}, by_alias=False, by_name=True)
@@ -220,11 +235,11 @@ class Field:
     def _dump(self, value: Any) -> JsonValue:
         try:
             one = self._one.model_construct(value=value)
-            made = one.model_dump(mode="json", by_alias=False)["value"]
+            made = canonical(value, one.model_dump(mode="json", by_alias=False)["value"])
         except (PydanticSerializationError, RecursionError) as error:
             msg = "it holds something that is no JSON"
             raise ValueError(msg) from error
-        return checked(made)
+        return checked(made, whole=True)
 
 
 def _has_rule(annotation: Any) -> bool:

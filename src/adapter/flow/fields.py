@@ -16,7 +16,7 @@ from adapter.core.errors import FlowError
 from adapter.core.merge import UNSET
 from adapter.core.types import JsonObject, JsonValue
 from adapter.flow.field import Field
-from adapter.flow.wire import explained, settled
+from adapter.flow.wire import explained, is_json, settled
 
 __all__ = ["Fields", "Writes"]
 
@@ -60,11 +60,12 @@ class Fields(Mapping[str, Field]):
         """Return what nodes are given of a state: its fields, in the form that lasts."""
         return {name: settled(values[name]) for name in self._fields if name in values}
 
-    def initial(self, state: Any) -> JsonObject:
+    def initial(self, state: Any, *, wire: bool = False) -> JsonObject:
         """Return the JSON a run begins with.
 
         Args:
             state: A model, or a mapping of its fields.
+            wire: A mapping that is JSON is read as JSON, in which a date is text.
 
         Raises:
             FlowError: A field that does not exist, lacks, or does not hold.
@@ -84,7 +85,11 @@ class Fields(Mapping[str, Field]):
             )
             raise FlowError(msg)
         try:
-            made = self._state.model_validate(given, by_alias=False, by_name=True)
+            if wire and is_json(given):
+                text = to_json(given)
+                made = self._state.model_validate_json(text, by_alias=False, by_name=True)
+            else:
+                made = self._state.model_validate(given, by_alias=False, by_name=True)
         except ValidationError as error:
             msg = f"state: {explained(error)}."
             raise FlowError(msg) from None
@@ -143,9 +148,13 @@ class Fields(Mapping[str, Field]):
         """Return a reviewer's edit as JSON of the fields it names: what was signed, unconverted.
 
         Raises:
-            FlowError: A key that is no field, or a value that does not hold or has another type.
+            FlowError: No key, one that is no field, or a value that does not hold or has another
+                type.
         """
         unknown = sorted(str(name) for name in edit if name not in self._fields)
+        if not edit:
+            msg = f"the edit names no field. {self.offered}"
+            raise FlowError(msg)
         if unknown:
             msg = f"there is no field {', '.join(unknown)} to edit. {self.offered}"
             raise FlowError(msg)

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from adapter.core.canonical import canonical_bytes, digest, loads
-from adapter.core.errors import FlowError, ToolArgsInvalid
+from adapter.core.decisions import ApprovalDecision
+from adapter.core.errors import FlowError, InvalidAnswer, ToolArgsInvalid
 from adapter.core.gates import Gate, gate_spec
 from adapter.core.types import JsonObject
 from adapter.flow.kinds import Node
@@ -17,7 +18,7 @@ from adapter.flow.shape import Shape
 from adapter.flow.wire import jsonable
 from adapter.flow.work import done
 
-__all__ = ["gate_of", "gate_state", "grant_digest", "state_digest"]
+__all__ = ["check_edit_of", "gate_of", "gate_state", "grant_digest", "state_digest", "unsigned"]
 
 
 async def gate_of(
@@ -33,7 +34,7 @@ async def gate_of(
         group: Names the superstep.
 
     Raises:
-        FlowError: What ``pause`` returned is no mapping, or has no JSON form.
+        FlowError: What ``pause`` returned is no mapping, has no JSON form, or cannot be signed.
         Exception: Whatever ``pause`` raised; a note says where.
     """
     where = f"flow {flow.name!r}, node {node.name!r}"
@@ -66,6 +67,9 @@ async def gate_of(
     except ValueError as error:
         msg = f"{where}: what pause returned has no JSON form: {error}."
         raise FlowError(msg) from None
+    if fault := unsigned(arguments):
+        msg = f"{where}: what pause returned cannot be signed: {fault}."
+        raise FlowError(msg)
     return Gate(
         flow=flow.name,
         node=node.name,
@@ -75,6 +79,38 @@ async def gate_of(
         state=state,
         group=group,
     )
+
+
+def unsigned(values: Mapping[str, Any]) -> str | None:
+    """Return what keeps values from being signed, with the field; None where nothing does."""
+    for name, value in values.items():
+        try:
+            canonical_bytes({str(name): value})
+        except ValueError:
+            return (
+                f"{name} holds a whole number beyond 2**53 - 1, which not every reader of JSON "
+                "keeps exact, or is no JSON; use text"
+            )
+    return None
+
+
+def check_edit_of(flow: str, node: str, kind: str, decision: ApprovalDecision) -> None:
+    """Refuse an edit that nobody could sign, or that edits nothing of a gate's state.
+
+    Raises:
+        InvalidAnswer: Names flow, node and field; nothing was recorded.
+    """
+    if decision.edited_args is None:
+        return
+    fault = unsigned(decision.edited_args)
+    if kind == "gate" and not decision.edited_args:
+        fault = "it names no field of the state; to change nothing, approve"
+    if fault:
+        msg = (
+            f"flow {flow!r}, node {node!r}: the edit does not hold: {fault}. Nothing was signed or "
+            "recorded, and the request is still open."
+        )
+        raise InvalidAnswer(msg)
 
 
 def gate_state(flow: Shape, values: JsonObject, told: JsonObject) -> str:

@@ -102,14 +102,15 @@ class Route:
 
     def __post_init__(self) -> None:
         """Take one target as it is written."""
-        to = (self.to,) if isinstance(self.to, str) else tuple(self.to)
+        several = isinstance(self.to, list | tuple | set | frozenset)
+        to = tuple(self.to) if several else (self.to,)
         object.__setattr__(self, "to", to)
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Every place this edge may lead to."""
-        more = () if self.otherwise is None or self.otherwise in self.to else (self.otherwise,)
-        return (*self.to, *more)
+        named = [name for name in (*self.to, self.otherwise) if isinstance(name, str)]
+        return tuple(dict.fromkeys(named))
 
     def cap(self, target: str) -> int | None:
         """Return how often a target may be chosen; None for always."""

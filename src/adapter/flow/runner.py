@@ -20,6 +20,7 @@ from adapter.core.outcomes import plain_reason
 from adapter.core.recording import is_decided
 from adapter.core.types import CallStatus, JsonObject
 from adapter.flow.checkpoint import Progress, Seal, give_rows, take_rows
+from adapter.flow.gating import check_edit_of
 from adapter.flow.results import FlowResult, Pending
 from adapter.flow.shape import Shape
 from adapter.flow.steps import Position, advance, begin
@@ -66,6 +67,7 @@ async def resumed(
 
 
 async def decide(
+    flow: Shape,
     executor: Executor,
     progress: Progress,
     decision: ApprovalDecision | Mapping[str, ApprovalDecision],
@@ -73,6 +75,7 @@ async def decide(
     """Record what was decided about a paused run's questions.
 
     Args:
+        flow: The flow.
         executor: Whose port records it.
         progress: From the checkpoint of the pause.
         decision: About the first question, or about several by key.
@@ -80,6 +83,7 @@ async def decide(
     Raises:
         FlowError: A key is none of this run's, or the port takes no decisions.
         ApprovalAlreadyDecided: Nothing is asked, or it was decided or closed before.
+        InvalidAnswer: An edit does not hold; nothing was recorded.
         ToolUsageError: It is no ApprovalDecision.
     """
     offered = decision.values() if isinstance(decision, Mapping) else [decision]
@@ -101,6 +105,10 @@ async def decide(
     if unknown:
         msg = f"This run does not ask {', '.join(unknown)}; its questions are {', '.join(keys)}."
         raise FlowError(msg)
+    nodes = {key: node for node, key in progress.asked}
+    for key, said in given.items():
+        row = await executor.store.get(key)
+        check_edit_of(flow.name, nodes[key], "" if row is None else row.kind, said)
     for key, said in given.items():
         try:
             await port.record(key, said)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Self
@@ -10,11 +11,12 @@ from typing import Any, Self
 from pydantic import BaseModel, PydanticUndefinedAnnotation, RootModel
 
 from adapter.core.canonical import digest
-from adapter.core.errors import ConfigurationError, FlowCompileError
+from adapter.core.errors import FlowCompileError
 from adapter.core.spec import Retry
 from adapter.core.types import JsonObject
 from adapter.flow.fields import Fields
 from adapter.flow.kinds import END, Call, Hook, Join, Map, Node, Route, Step
+from adapter.flow.wire import jsonable
 
 __all__ = ["Shape"]
 
@@ -88,6 +90,7 @@ class Shape:
             before: Awaited or called with the state before the first attempt.
             after: The same after the last one, with the node's own writes in the state.
         """
+        name = (self._named(f"node({name!r})", name) or [repr(name)])[0]
         if name in self._nodes:
             self._said.append(f"node {name!r} is declared twice")
         self._changed()
@@ -105,13 +108,26 @@ class Shape:
     def _retry(self, name: str, retries: Retry | int) -> Retry:
         if isinstance(retries, Retry):
             return retries
-        try:
+        if type(retries) is int and retries >= 0:
             return Retry(max_attempts=retries + 1)
-        except (ConfigurationError, TypeError):
-            self._said.append(
-                f"node {name!r}: retries is a whole number, 0 or more, or a Retry, not {retries!r}"
-            )
-            return Retry()
+        self._said.append(
+            f"node {name!r}: retries is a whole number, 0 or more, or a Retry, not {retries!r}"
+        )
+        return Retry()
+
+    def _named(self, where: str, *names: Any) -> list[str]:
+        """Return names of nodes as text; what is none is said once, and taken for what it means."""
+        found = []
+        for name in names:
+            if isinstance(name, str):
+                found.append(name)
+                continue
+            self._said.append(f"{where}: a node's name is text, not a {type(name).__name__}")
+            if isinstance(name, list | tuple):
+                found += [one for one in name if isinstance(one, str)]
+            elif isinstance(name, int | float):
+                found.append(repr(name))
+        return found
 
     def edge(self, source: str, *targets: str | Route) -> Self:
         """Add edges from a node.
@@ -124,19 +140,25 @@ class Shape:
         if not targets:
             self._said.append(f"edge({source!r}) leads nowhere; name a node or give a Route")
         self._changed()
-        self._edges += [(source, target) for target in targets]
+        for begins in self._named(f"edge({source!r}, …)", source):
+            for target in targets:
+                if isinstance(target, Route):
+                    self._edges.append((begins, target))
+                else:
+                    named = self._named(f"edge({begins!r}, {target!r})", target)
+                    self._edges += [(begins, name) for name in named]
         return self
 
     def start(self, *names: str) -> Self:
         """Say where the flow begins; else it begins at the node declared first."""
         self._changed()
-        self._starts = (*(self._starts or ()), *names)
+        self._starts = (*(self._starts or ()), *self._named("start(…)", *names))
         return self
 
     def end(self, *names: str) -> Self:
         """Say which nodes the flow may end at."""
         self._changed()
-        self._ends += names
+        self._ends += self._named("end(…)", *names)
         return self
 
     def _changed(self) -> None:
@@ -188,23 +210,23 @@ class Shape:
     def digest(self) -> str:
         """Digest of the flow's shape; a checkpoint belongs to exactly one.
 
-        Types of fields are not in it: their values are validated whenever they are read.
+        Functions and types of fields are not in it: values are validated whenever they are read.
         """
         shape = {
             "name": self.name,
             "fields": {name: field.rule.name for name, field in self.fields.items()},
-            "nodes": {
-                name: [type(node.work).__name__, getattr(node.work, "tool", ""), node.gated]
-                for name, node in self._nodes.items()
-            },
+            "nodes": {name: [*_work(node.work), node.gated] for name, node in self._nodes.items()},
             "starts": list(self.starts),
             "static": {name: list(self.static(name)) for name in self._nodes},
             "routes": {
-                name: [[[to, route.cap(to)] for to in route.targets] for route in self.routes(name)]
+                name: [
+                    [[[to, route.cap(to)] for to in route.targets], route.otherwise]
+                    for route in self.routes(name)
+                ]
                 for name in self._nodes
             },
         }
-        return digest("flow/v1", shape)
+        return digest("flow/v2", shape)
 
 
 # Python names these in its own errors, and what people write is Flow.
@@ -213,4 +235,25 @@ for _declares in (Shape.__init__, Shape.node, Shape.edge, Shape.start, Shape.end
 
 
 def _hooks(given: Hook | Sequence[Hook]) -> tuple[Hook, ...]:
-    return (given,) if callable(given) else tuple(given)
+    if callable(given) or not isinstance(given, Iterable):
+        return (given,)
+    return tuple(given)
+
+
+def _work(work: Step | Call | Map | Join) -> list[str]:
+    """Return what a digest says of a node's work; of functions only that there is one."""
+    said = [type(work).__name__]
+    if isinstance(work, Call | Map):
+        said += [repr(work.tool), repr(work.into), _fixed(work.arguments)]
+    if isinstance(work, Map):
+        said.append(_fixed(work.over))
+    return said
+
+
+def _fixed(value: Any) -> str:
+    if callable(value):
+        return "a function"
+    try:
+        return json.dumps(jsonable(value), sort_keys=True)
+    except ValueError:
+        return type(value).__name__

@@ -20,7 +20,7 @@ from adapter.flow.context import FlowContext
 from adapter.flow.kinds import Call, Map, Node
 from adapter.flow.results import FlowProgress
 from adapter.flow.shape import Shape
-from adapter.flow.wire import jsonable
+from adapter.flow.wire import jsonable, listed
 
 __all__ = ["call_function", "done", "run_work"]
 
@@ -172,7 +172,8 @@ async def _items(flow: Shape, work: Map, values: JsonObject, context: FlowContex
         over = repr(work.over) if isinstance(work.over, str) else "over"
         msg = f"{context.where}: {over} holds no list of items but a {type(found).__name__}."
         raise FlowError(msg)
-    return [_json_item(item) if work.arguments is None else item for item in found]
+    items = listed(found)
+    return [_json_item(item) for item in items] if work.arguments is None else items
 
 
 def _json_item(item: Any) -> Any:

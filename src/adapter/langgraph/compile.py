@@ -62,7 +62,7 @@ def _beginning(flow: Flow, told: Told) -> Callable[..., list[str]]:
     def begin(_state: Any, config: RunnableConfig) -> list[str]:
         conf = config.get("configurable", {})
         begun = told.begun(here().thread_id, run_of(conf))
-        write_channels(conf, beginning(flow, start_input(conf), begun))
+        write_channels(conf, beginning(flow, start_input(conf), begun, told))
         superstep(conf, ()).run[FLOW].ends = True
         return list(flow.starts)
 

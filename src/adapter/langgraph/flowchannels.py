@@ -102,23 +102,25 @@ class OwnChannel(MergeChannel):
 
     Attributes:
         ends: A node, or the start, ended in this run's superstep.
+        ended: The nodes that did, and what each wrote.
         begun: One did in an earlier superstep of this run, so that no task of the present one ran
             before. Known of this process, and not by what any config says.
     """
 
-    __slots__ = ("begun", "ends")
+    __slots__ = ("begun", "ended", "ends")
 
     def __init__(self, typ: Any, key: str = "") -> None:
         """Begin as the rule says."""
         super().__init__(typ, key)
         self.ends = self.begun = False
+        self.ended: dict[str, Mapping[str, Written]] = {}
 
     @override
     def update(self, values: Sequence[Any]) -> bool:
         """Hand every write to the rule, which takes what holds of them; never raises."""
         if not values:
             return False
-        self.begun, self.ends = self.begun or self.ends, False
+        self.begun, self.ends, self.ended = self.begun or self.ends, False, {}
         self.value = self.rule(self.value, list(values))
         return True
 
@@ -155,17 +157,28 @@ def _typed(name: str, fields: Mapping[str, Any]) -> Any:
     return make(name, dict(fields), total=False)
 
 
-def beginning(flow: Shape, given: Any, begun: JsonObject) -> list[tuple[str, Any]]:
+def beginning(flow: Shape, given: Any, begun: JsonObject, told: Told) -> list[tuple[str, Any]]:
     """Return the writes a run begins with; nothing of an earlier run of the thread stays.
 
     Args:
         flow: The flow.
-        given: The input, as the run's caller wrote it.
+        given: The input, as the run's caller wrote it, or as ``run_compiled`` read it.
         begun: What is said of the run, signed.
+        told: Knows which of them it is.
 
     Raises:
         FlowError: It is no state of the flow.
     """
-    values = flow.fields.initial(given)
+    values = _values(flow, given, told)
     own: JsonObject = {VISITS: {}, COUNTS: {}, FLOW: begun}
     return [(name, Overwrite(value)) for name, value in {**values, **own}.items()]
+
+
+def _values(flow: Shape, given: Any, told: Told) -> JsonObject:
+    if isinstance(given, Mapping) and FLOW in given:
+        values = {name: value for name, value in given.items() if name != FLOW}
+        if told.is_read(values, given[FLOW]):
+            return values
+        if not told.lasting:
+            given = values  # another process read it, and its keys are gone
+    return flow.fields.initial(given, wire=True)

@@ -32,7 +32,7 @@ _NOBODY = "00000000-0000-0000-0000-000000000000"
 def ended_before(
     conf: Mapping[str, Any], found: CheckpointTuple | None, fields: Iterable[str]
 ) -> dict[str, dict[str, Written]]:
-    """Return what other nodes of a superstep wrote in earlier runs of it, by node and field.
+    """Return what the nodes wrote that ended in earlier runs of a superstep, by node and field.
 
     Args:
         conf: The configurable part of the running task's config.
@@ -53,7 +53,7 @@ def ended_before(
             wrote[task][channel] = (
                 (before, [*writes, value]) if edit is None else (edit.value, writes)
             )
-    return {names[task]: made for task, made in wrote.items() if task in names}
+    return {node: wrote.get(task, {}) for task, node in names.items()}
 
 
 @dataclass(slots=True)
@@ -110,8 +110,9 @@ class Wiring:
     ) -> None:
         """Note what a node wrote, if it goes together with what its superstep's others wrote.
 
-        Judged here and not when LangGraph merges: there, nobody can tell it from what a client
-        wrote, and a thread that holds it could not even be read.
+        The last of them judges the whole state too. Judged here and not when LangGraph merges:
+        there, nobody can tell it from what a client wrote, and a thread that holds it could not
+        even be read.
 
         Args:
             step: The superstep.
@@ -123,12 +124,26 @@ class Wiring:
         Raises:
             FlowError: Names the nodes and the field.
         """
-        step.run[FLOW].ends = True
+        told = step.run[FLOW]
+        told.ends = True
+        told.ended[node] = made
         for name, written in made.items():
             others = step.run[name].ended
             others[node] = written
             past = {one: wrote[name] for one, wrote in earlier.items() if name in wrote}
             self._judge(name, dict(sorted({**past, **others}.items())), values)
+        ended = {**earlier, **told.ended}
+        if set(step.active) <= set(ended):
+            self._judge_all(dict(sorted(ended.items())), values)
+
+    def _judge_all(self, ended: Mapping[str, Mapping[str, Written]], values: JsonObject) -> None:
+        fields = self.flow.fields
+        where = f"flow {self.flow.name!r}, superstep of {', '.join(ended)}"
+        after = dict(values)
+        for made in ended.values():
+            after |= {name: edit for name, (edit, _) in made.items() if edit is not UNSET}
+        writes = [{name: one for name, (_, one) in made.items()} for made in ended.values()]
+        fields.load(fields.apply(after, writes), where=where)
 
     def _judge(self, name: str, written: Mapping[str, Written], values: JsonObject) -> None:
         fields = self.flow.fields

@@ -14,12 +14,14 @@ from adapter.core.canonical import canonical_bytes, domain
 from adapter.core.errors import FlowError
 from adapter.core.keys import KeyRing
 from adapter.core.types import JsonObject
+from adapter.flow.gating import state_digest
 from adapter.langgraph.channels import as_overwrite
 
 __all__ = ["Told", "counted"]
 
 _RUN = "flow-run/v1"
 _DENIED = "flow-denied/v1"
+_READ = "flow-read/v1"
 _MOST = 2**53
 """Numbers from here on are no count of anything."""
 
@@ -48,6 +50,19 @@ class Told:
         """
         signed = self._sign(_RUN, thread_id, run)
         return {"run": run, "thread": thread_id, "steps": 0, "seal": signed}
+
+    def read(self, values: JsonObject) -> JsonObject:
+        """Return what is said of an input that was read, so that it is not read twice.
+
+        Args:
+            values: The fields, as JSON.
+        """
+        return {"read": self._sign(_READ, state_digest(values))}
+
+    def is_read(self, values: JsonObject, told: Any) -> bool:
+        """Tell whether these fields, and no others, were read by a process with these keys."""
+        seal = told.get("read") if isinstance(told, Mapping) else None
+        return seal is not None and self._signed(seal, _READ, state_digest(values))
 
     def denial(
         self, told: Mapping[str, Any], thread_id: str, node: str, reason: str, *, ran: bool

@@ -218,6 +218,7 @@ class Visit:
 
     def _command(self, made: JsonObject) -> Command[Any]:
         if made.get("denied") is not None:
+            self.wiring.ended(self.step, self.node.name, {}, self.values, self.earlier)
             return self._denied(made["denied"], ran=True)
         name, writes, edits = self.node.name, made["writes"], made["edited"] or {}
         wrote = {one: (edits.get(one, UNSET), writes.get(one, ())) for one in {**edits, **writes}}

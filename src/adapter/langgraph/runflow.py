@@ -26,6 +26,7 @@ from adapter.core.errors import (
 from adapter.core.recording import sealed_request
 from adapter.core.signing import APPROVAL_TYPE, USED, check_seal
 from adapter.core.types import JsonObject
+from adapter.flow.gating import check_edit_of
 from adapter.flow.results import FlowResult, Pending
 from adapter.langgraph.approval import LangGraphApproval
 from adapter.langgraph.compile import FlowGraph
@@ -153,7 +154,7 @@ def _read(graph: FlowGraph, snapshot: StateSnapshot) -> FlowResult:
 def _pendings(graph: FlowGraph, snapshot: StateSnapshot) -> tuple[Pending, ...]:
     if _denied(graph, snapshot) is not None:
         return ()
-    return tuple(
+    found = [
         _pending(graph, snapshot, task, pause)
         for task in sorted(snapshot.tasks, key=lambda task: task.name)
         if task.result is None
@@ -162,7 +163,19 @@ def _pendings(graph: FlowGraph, snapshot: StateSnapshot) -> tuple[Pending, ...]:
             isinstance(pause.value, Mapping)
             and (pause.value.get("type") == WAITING_TYPE or USED in pause.value)
         )
-    )
+    ]
+    first: dict[Any, Pending] = {}
+    for one in found:
+        first.setdefault(_call_of(graph, one), one)
+    return tuple(first.values())
+
+
+def _call_of(graph: FlowGraph, asked: Pending) -> Any:
+    """Name the call a question is about: two nodes may wait for one that runs once in a run."""
+    spec = graph.executor.registry.get(asked.tool)
+    if asked.kind != "tool" or spec is None or not spec.once_per_run:
+        return asked.interrupt_id
+    return asked.tool, (asked.value.get("request") or {}).get("request_digest")
 
 
 def _pending(
@@ -203,7 +216,8 @@ async def _input(app: Any, graph: FlowGraph, given: Any, config: RunnableConfig)
         return await _decided(app, graph, dict(given), config)
     if isinstance(given, ApprovalDecision):
         return await _decided(app, graph, given, config)
-    return graph.flow.fields.initial(given)
+    values = graph.flow.fields.initial(given)
+    return {**values, FLOW: graph.wiring.told.read(values)}
 
 
 async def _decided(
@@ -233,6 +247,7 @@ async def _decided(
         raise FlowError(msg)
     port = graph.executor.port
     for name, decision in given.items():
+        check_edit_of(graph.flow.name, asked[name].node, asked[name].kind, decision)
         check_edit(asked[name].value, decision)
     if isinstance(port, DeferredApproval):
         await _recall(graph, snapshot)
@@ -268,8 +283,16 @@ async def _record(port: DeferredApproval, asked: Pending, decision: ApprovalDeci
 
     Raises:
         ApprovalAlreadyDecided: It was decided, used or closed before.
+        FlowError: Its pause was sealed with another key.
         InvalidAnswer: What was shown is not what the server asks.
     """
+    if not asked.key:
+        msg = (
+            f"node {asked.node!r}: the progress in its pause does not open: it was altered, it "
+            "belongs to another version of the flow, or it was sealed with another key "
+            "(checkpoint_key=, or the keys of the executor's port). Nothing was recorded."
+        )
+        raise FlowError(msg)
     shown = check_seal(port.keys, asked.value)
     row = await port.store.get(asked.key)
     if row is None or sealed_request(row).get("binding") != shown["binding"]:

@@ -47,7 +47,38 @@ def error(kind: str, text: str) -> dict[str, Any]:
     return {"error": {"kind": kind, "message": text}}
 
 
+FRUIT = ("apple", "fig", "kiwi", "lime", "pear")
+
+
+def settling() -> Flow:
+    """Two nodes of one superstep that wait for one call."""
+    flow = Flow("settling", state=State)
+    for name in "ab":
+        flow = flow.node(name, Call("settle", {"text": "x"}, into="rates"))
+    return flow.start("a", "b").end("a", "b")
+
+
 CALLS = [
+    Case(
+        id="a Map over a set asks in one order",
+        build=lambda w: one(Map("kinds", tool="pay", into="rates", arguments=word)),
+        given={"kinds": list(FRUIT)},
+        decisions=(YES,) * len(FRUIT),
+        pauses=tuple((asks("pay", text=name),) for name in FRUIT),
+        state={"kinds": set(FRUIT), "rates": [f"paid {name}" for name in FRUIT]},
+        visits={"a": 1},
+        ran=tuple(("pay", name) for name in FRUIT),
+    ),
+    Case(
+        id="one call that two nodes wait for is asked once",
+        build=lambda w: settling(),
+        decisions=(YES,),
+        pauses=((asks("settle", text="x"),),),
+        state={"rates": ["settled x", "settled x"]},
+        visits={"a": 1, "b": 1},
+        ran=(("settle", "x"),),
+        durable=True,
+    ),
     Case(
         id="a read",
         build=lambda w: one(Call("rate", of, into="receipt")),

@@ -20,6 +20,8 @@ from adapter.core.merge import UNSET, Merge, MergeRule
         (Merge.last, UNSET, [None], None),
         (Merge.union, UNSET, [{1}, {2}], {1, 2}),
         (Merge.union, None, [[1]], [1]),
+        (Merge.union, None, [[1, 1], [2, 1]], [1, 2]),
+        (Merge.union, UNSET, [[1, 1]], [1]),
         (Merge.union, {"a": 1}, [{"b": 2}, {"a": 3}], {"a": 3, "b": 2}),
         (Merge.union, [1, 1], [[2, 2], [1]], [1, 1, 2]),
         (Merge.sum, UNSET, [1, 2.5], 3.5),

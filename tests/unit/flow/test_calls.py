@@ -115,6 +115,31 @@ async def test_a_map_writes_its_results_in_the_order_of_the_items(kit: Kit) -> N
     assert done.state.rates == [1.0, 2.0, 3.0]
 
 
+FRUIT = frozenset({"apple", "fig", "kiwi", "lime", "pear", "plum", "quince"})
+
+
+class Fruit(BaseModel):
+    names: frozenset[str] = FRUIT
+    log: Annotated[list[str], Merge.append] = Field(default_factory=list)
+
+
+@pytest.mark.parametrize("over", ["names", lambda state: state.names, lambda _state: set(FRUIT)])
+async def test_a_map_over_a_set_goes_in_one_order_in_every_process(kit: Kit, over: Any) -> None:
+    work = Map(over, tool="note", into="log", arguments=lambda name: {"item": name}, concurrency=1)
+    done = await kit.run(alone(work, Fruit), {})
+    assert [name for _, name in kit.ran] == sorted(FRUIT)
+    assert done.state.log == [f"noted {name}" for name in sorted(FRUIT)]
+
+
+async def test_a_set_of_what_has_no_json_form_is_gone_over_as_well(kit: Kit) -> None:
+    def over(_state: Order) -> Any:
+        return {2j, 1j}
+
+    work = Map(over, tool="note", arguments=lambda item: {"item": str(item)}, concurrency=1)
+    await kit.run(alone(work), {})
+    assert [name for _, name in kit.ran] == ["1j", "2j"]
+
+
 async def test_a_map_of_nothing_writes_an_empty_list(kit: Kit) -> None:
     done = await kit.run(alone(Map("items", tool="note", into="out"), Loose), {})
     assert (done.status, done.state.out, kit.ran) == ("done", [], [])

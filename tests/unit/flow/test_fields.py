@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -10,12 +11,13 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
 from pydantic_core import from_json, to_json
 
 from adapter.core.merge import UNSET
 from adapter.flow import FlowError, Merge
 from adapter.flow.fields import Fields
+from adapter.flow.wire import jsonable
 
 
 def add_up(current: Any, writes: Any) -> Any:
@@ -78,6 +80,76 @@ def test_sets_and_tuples_are_appended_to_as_well() -> None:
 
 def test_a_set_is_a_list_on_the_wire() -> None:
     assert sorted(merged("tags", {"a"}, {"b"}, {"a"})) == ["a", "b"]
+
+
+WORDS = ["apple", "fig", "kiwi", "lime", "pear", "plum", "quince"]
+
+
+class Box(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    words: frozenset[str] = frozenset(WORDS)
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class Crate:
+    words: frozenset[str]
+    plain: int = 1
+
+
+@pytest.mark.parametrize(
+    ("value", "made"),
+    [
+        (set(WORDS), WORDS),
+        ({"a": [(1, frozenset(WORDS))]}, {"a": [[1, WORDS]]}),
+        ({10, 9, 2}, [10, 2, 9]),
+        (RootModel[set[str]](set(WORDS)), WORDS),
+        (Crate(frozenset(WORDS)), {"words": WORDS, "plain": 1}),
+        (
+            {Box(size=2), Box(size=1)},
+            [{"words": WORDS, "size": 1}, {"words": WORDS, "size": 2}],
+        ),
+        ({frozenset(WORDS), frozenset({"z", "y"})}, [WORDS, ["y", "z"]]),
+        ((word for word in WORDS), WORDS),
+        (["b", "a"], ["b", "a"]),
+        ({1: {"b"}, 2: "x"}, {"1": ["b"], "2": "x"}),
+    ],
+)
+def test_sets_come_in_the_order_of_their_json_wherever_they_stand(value: Any, made: Any) -> None:
+    assert jsonable(value) == made
+
+
+@pytest.mark.parametrize("kind", [set[str], frozenset[str], Any, Box | set[str]])
+def test_a_field_keeps_its_sets_in_one_order(kind: Any) -> None:
+    state = create_model("S", f=(kind, ...))
+    assert Fields(state).initial({"f": set(WORDS)}) == {"f": WORDS}
+
+
+def test_a_set_is_appended_in_one_order() -> None:
+    assert FIELDS["listed"].write({10, 9, 2}) == [10, 2, 9]
+
+
+def test_a_returned_state_does_not_write_a_set_that_came_in_another_order() -> None:
+    values = {**FIELDS.initial({}), "tags": WORDS[::-1]}
+    state = FIELDS.load(values)
+    assert FIELDS.update(state, values, where="x") == {}
+    state.tags.add("zucchini")
+    assert FIELDS.update(state, values, where="x") == {"tags": [[*WORDS, "zucchini"]]}
+
+
+def test_a_returned_state_says_what_was_appended_to_a_set() -> None:
+    class Growing(BaseModel):
+        words: Annotated[set[str], Merge.append] = Field(default_factory=set)
+
+    fields = Fields(Growing)
+    values = {"words": WORDS[::-1]}
+    state = fields.load(values)
+    state.words.add("banana")
+    assert fields.update(state, values, where="x") == {"words": [["banana"]]}
+    state.words.discard("apple")
+    with pytest.raises(FlowError, match="can only be added"):
+        fields.update(state, values, where="x")
 
 
 def test_times_are_compared_as_times_and_not_as_text() -> None:
@@ -385,6 +457,8 @@ def test_an_edit_of_the_fields_type_is_kept_as_it_is(name: str, value: Any) -> N
 
 
 def test_an_edit_names_fields_only() -> None:
+    with pytest.raises(FlowError, match=r"the edit names no field\. Fields are: "):
+        FIELDS.edited({})
     with pytest.raises(FlowError, match="there is no field nope to edit"):
         FIELDS.edited({"nope": 1})
 

@@ -237,12 +237,42 @@ async def test_a_sibling_that_pauses_does_not_undo_a_gates_edit(kit: Kit) -> Non
     assert done.state.log == ["a", "paid 1"]
 
 
-async def test_a_gated_node_may_write_numbers_of_any_size(kit: Kit) -> None:
+async def test_a_gated_node_may_write_numbers_of_up_to_64_bits(kit: Kit) -> None:
     made = Flow("f", state=Order).end("n")
-    made.node("n", lambda _state: {"total": 2**80}, pause=lambda _state: {})
+    made.node("n", lambda _state: {"total": 2**64 - 1}, pause=lambda _state: {})
     paused = await kit.run(made, {})
-    assert (await kit.decided(made, paused)).state.total == 2**80
-    assert (await kit.run(made, checkpoint=paused.checkpoint)).state.total == 2**80
+    assert (await kit.decided(made, paused)).state.total == 2**64 - 1
+    assert (await kit.run(made, checkpoint=paused.checkpoint)).state.total == 2**64 - 1
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1])
+async def test_a_wider_number_is_refused_by_node_and_field(kit: Kit, number: int) -> None:
+    made = Flow("f", state=Order).node("n", lambda _state: {"total": number}).end("n")
+    with pytest.raises(FlowError, match="'n': total: it holds a whole number of more than 64"):
+        await kit.run(made, {})
+    with pytest.raises(FlowError, match=r"^total: it holds a whole number of more than 64 bits"):
+        await kit.run(made, {"total": number})
+
+
+async def test_a_number_that_cannot_be_signed_is_refused_before_anybody_is_asked(kit: Kit) -> None:
+    made = Flow("f", state=Order).end("n")
+    made.node("n", lambda _state: None, pause=lambda state: {"seen": state.total})
+    told = r"flow 'f', node 'n': what pause returned cannot be signed: seen holds .* 2\*\*53"
+    with pytest.raises(FlowError, match=told):
+        await kit.run(made, {"total": 2**53})
+    paused = await kit.run(made, {"total": 2**53 - 1})
+    with pytest.raises(InvalidAnswer, match=r"flow 'f', node 'n': the edit .* total holds"):
+        await kit.decided(made, paused, edit(total=2**53))
+    done = await kit.decided(made, paused, edit(total=2**53 - 2))
+    assert done.state.total == 2**53 - 2
+
+
+async def test_an_edit_that_names_no_field_is_no_decision(kit: Kit) -> None:
+    made = gates("a")
+    paused = await kit.run(made, {})
+    with pytest.raises(InvalidAnswer, match="it names no field of the state"):
+        await kit.decided(made, paused, edit())
+    assert (await kit.decided(made, paused, edit(total=4))).state.total == 4
 
 
 async def test_two_resumes_at_once_run_the_node_once(kit: Kit) -> None:

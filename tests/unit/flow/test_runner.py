@@ -18,7 +18,7 @@ from adapter.core.errors import (
     ConfigurationError,
     StoreUnavailable,
 )
-from adapter.flow import Call, Flow, FlowCompileError, FlowContext, FlowError, Join, Map
+from adapter.flow import END, Call, Flow, FlowCompileError, FlowContext, FlowError, Join, Map, Route
 from adapter.stores import MemoryStore, open_store
 from adapter.testing import FrozenClock
 
@@ -431,6 +431,39 @@ async def test_a_checkpoint_of_another_version_of_the_flow_does_not_open(kit: Ki
     changed = paying().node("x", logs("x")).edge("n", "x").end("x")
     with pytest.raises(FlowError, match="another version of this one"):
         await kit.run(changed, checkpoint=paused.checkpoint)
+
+
+async def test_a_checkpoint_that_is_nested_too_deeply_does_not_open(kit: Kit) -> None:
+    deep = base64.urlsafe_b64encode(b"[" * 100_000).decode()
+    with pytest.raises(FlowError, match="The checkpoint of flow 'f' does not open"):
+        await kit.run(paying(), checkpoint=deep)
+
+
+def version(work: Any, otherwise: str | None = None) -> Flow:
+    made = Flow("f", state=Order).node("n", work).end("n").node("m", logs("m")).end("m")
+    return made.edge("n", Route(lambda _state: "m", to=("m", END), caps=1, otherwise=otherwise))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (version(Call("pay", {"amount": 1})), version(Call("pay", {"amount": 2}))),
+        (version(Call("pay", {"amount": 1})), version(Call("pay", lambda _state: {"amount": 1}))),
+        (version(Call("pay", into="note")), version(Call("pay", into="receipt"))),
+        (version(Map("items", tool="pay")), version(Map("rates", tool="pay"))),
+        (version(logs("n")), version(logs("n"), otherwise="m")),
+        (version(logs("n"), otherwise=END), version(logs("n"), otherwise="m")),
+    ],
+)
+def test_what_a_node_was_declared_with_is_part_of_the_version(one: Flow, other: Flow) -> None:
+    assert one.digest != other.digest
+
+
+def test_the_same_declaration_is_the_same_version() -> None:
+    one, other = ({"amount": 1, "more": {"x", "y"}}, {"more": {"y", "x"}, "amount": 1})
+    assert version(Call("pay", one)).digest == version(Call("pay", other)).digest
+    assert version(logs("n")).digest == version(logs("other")).digest
+    assert version(Call("pay", {"amount": object()})).digest
 
 
 async def test_a_checkpoint_opens_where_only_a_fields_type_was_widened(kit: Kit) -> None:

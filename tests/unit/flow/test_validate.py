@@ -8,8 +8,20 @@ from itertools import pairwise
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, RootModel, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    RootModel,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    create_model,
+    field_serializer,
+)
 from tests.unit.flow.kit import Kit, Order, logs, order
+from typing_extensions import TypeAliasType, TypedDict
 
 from adapter import Registry
 from adapter.flow import END, Call, Flow, FlowCompileError, FlowError, Join, Map, Merge, Route
@@ -94,6 +106,18 @@ def test_a_compile_error_is_a_flow_error_with_a_code() -> None:
         (lambda made: made.node("c", nothing).edge("a", "c"), "node 'c' is a dead end"),
         (lambda made: made.edge("b", "a"), "the cycle of a, b has no cap"),
         (lambda made: made.node("d", 7).edge("a", "d").end("d"), "node 'd': it is a function, a"),
+        (lambda made: made.edge("a", nothing), "edge('a', <function"),
+        (
+            lambda made: made.edge("a", None),
+            "edge('a', None): a node's name is text, not a NoneType",
+        ),
+        (lambda made: made.edge("a", ["b"]), "edge('a', ['b']): a node's name is text, not a list"),
+        (lambda made: made.edge(["a"], "b"), "edge(['a'], …): a node's name is text, not a list"),
+        (lambda made: made.end(["a"]), "end(…): a node's name is text, not a list"),
+        (lambda made: made.start(["a"]), "start(…): a node's name is text, not a list"),
+        (lambda made: made.node(3, nothing).edge("a", 3).end(3), "node(3): a node's name is text"),
+        (lambda made: made.node(None, nothing), "node(None): a node's name is text"),
+        (lambda made: made.node(["c", "d"], nothing), "node(['c', 'd']): a node's name is text"),
         (lambda made: made.node("d", Join(BAD)).edge("a", "d").end("d"), "node 'd': Join takes a"),
     ],
 )
@@ -111,6 +135,12 @@ def test_a_fault_of_the_graph_is_named(change: Callable[[Flow], Any], fault: str
         ({"timeout": float("nan")}, "timeout must be positive seconds"),
         ({"retries": -1}, "retries is a whole number, 0 or more, or a Retry, not -1"),
         ({"retries": "two"}, "retries is a whole number"),
+        ({"retries": 1.5}, "retries is a whole number"),
+        ({"retries": True}, "retries is a whole number"),
+        ({"timeout": "5"}, "timeout must be positive seconds"),
+        ({"timeout": True}, "timeout must be positive seconds"),
+        ({"before": None}, "before takes functions of the state"),
+        ({"after": 5}, "after takes functions of the state"),
         ({"before": ["x"]}, "before takes functions of the state"),
         ({"after": [nothing, None]}, "after takes functions of the state"),
         ({"pause": {"a": 1}}, "pause takes a function of the state"),
@@ -126,14 +156,21 @@ def test_a_fault_of_a_node_is_named(options: dict[str, Any], fault: str) -> None
     [
         (Call("rate", into="invoice"), "into='invoice' names no field. Fields are: items, log"),
         (Map("items", tool="rate", into="x"), "into='x' names no field"),
+        (Call("rate", into=["x"]), "into=['x'] names no field"),  # type: ignore[arg-type]
+        (Call("rate", BAD), "arguments= is a mapping, a function or None, not a int"),
+        (Call(nothing), "a tool is called by its name, not by a function"),
+        (Map("items", tool="rate", arguments=BAD), "arguments= is a function or None, not a int"),
+        (Map(BAD, tool="rate"), "Map is over a field's name or a function, not 7"),
         (Map("x", tool="rate"), "Map over 'x' names no field"),
         (Map("items", tool="rate", concurrency=0), "concurrency is a whole number"),
         (Call("rate", on_tool_failure="no"), "on_tool_failure is 'message' or 'raise', not 'no'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_fault_of_a_call_is_named(work: Any, fault: str) -> None:
-    (found,) = faults(flow().node("n", work).end("n"))
+    made = flow().node("n", work).end("n")
+    (found,) = faults(made)
     assert found.startswith(f"node 'n': {fault}")
+    assert found in faults(made, Kit().executor.registry)
 
 
 def test_a_tool_the_registry_lacks_is_named() -> None:
@@ -147,6 +184,10 @@ def test_a_tool_the_registry_lacks_is_named() -> None:
     ("route", "fault"),
     [
         (Route(nothing, to=()), "has no targets"),
+        (Route(nothing, to=BAD), "to= names nodes as text, not 7"),
+        (Route(nothing, to=None), "to= names nodes as text, not None"),  # type: ignore[arg-type]
+        (Route(nothing, to=("b", None)), "to= names nodes as text, not None"),  # type: ignore[arg-type]
+        (Route(nothing, to="b", otherwise=["b"]), "otherwise= names nodes as text, not ['b']"),  # type: ignore[arg-type]
         (Route("a", to="a"), "needs a function of the state"),  # type: ignore[arg-type]
         (Route(nothing, to=("zz",)), "leads to the unknown node 'zz'"),
         (Route(nothing, to=("b",), otherwise="zz"), "leads to the unknown node 'zz'"),
@@ -161,13 +202,19 @@ def test_a_fault_of_a_route_is_named(route: Route, fault: str) -> None:
     assert fault in said
 
 
-@pytest.mark.parametrize("name", ["__start__", "__end__", "aa_x", "", "a:b", "a/b", "a|b"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("__start__", "__end__", "aa_x", "", "a:b", "a/b", "a|b"),
+        *("__error__", "__input__", "__interrupt__", "__no_writes__", "__resume__"),
+    ],
+)
 def test_a_reserved_or_unusable_name_of_a_node_is_refused(name: str) -> None:
     said = " / ".join(faults(flow().node(name, nothing).end(name)))
     assert f"node {name!r} " in said
 
 
-@pytest.mark.parametrize("name", ["", "a/b"])
+@pytest.mark.parametrize("name", ["", "a/b", BAD, None])
 def test_an_unusable_name_of_a_flow_is_refused(name: str) -> None:
     (found,) = faults(Flow(name, state=Order).node("n", nothing).end("n"))
     assert found.startswith(f"the flow's name {name!r}")
@@ -307,6 +354,36 @@ class Opaque:
     pass
 
 
+class Account(BaseModel):
+    token: SecretStr = SecretStr("x")
+
+
+class Half(BaseModel):
+    shown: int = 1
+    hidden: int = Field(5, exclude=True)
+
+
+class Tree(BaseModel):
+    leaves: list[Tree] = Field(default_factory=list)
+    half: Half = Half()
+
+
+class Row(TypedDict):
+    token: SecretBytes
+
+
+class Kept(BaseModel):
+    token: SecretStr
+
+    @field_serializer("token", when_used="json")
+    def shown(self, token: SecretStr) -> str:
+        return token.get_secret_value()
+
+
+Alias = TypeAliasType("Alias", dict[str, Secret[int]])
+Shown = Annotated[SecretStr, PlainSerializer(lambda secret: secret.get_secret_value())]
+
+
 class Loose(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -336,12 +413,28 @@ def of_fields(state: Any) -> list[str]:
             "field 'f' has its merge rule inside its type",
         ),
         (create_model("S", f=(int, Field(0, exclude=True))), "field 'f' is excluded from"),
+        (create_model("S", f=(SecretStr, ...)), "field 'f' holds a SecretStr, whose JSON is aster"),
+        (create_model("S", f=(list[Account], ...)), "field 'f' holds a SecretStr"),
+        (create_model("S", f=(Row | None, None)), "field 'f' holds a SecretBytes"),
+        (create_model("S", f=(Alias, ...)), "field 'f' holds a Secret, whose"),
+        (
+            create_model("S", f=(dict[str, Tree], ...)),
+            "field 'f' holds a Half, whose field hidden is excluded from its JSON",
+        ),
         (create_model("S", f=(int, "x")), "field 'f' has a default that does not hold: f: "),
     ],
 )
 def test_a_fault_of_a_field_is_named(state: Any, fault: str) -> None:
     (found,) = of_fields(state)
     assert found.startswith(fault)
+
+
+def test_a_secret_with_a_serializer_of_its_own_is_kept() -> None:
+    state = create_model("S", f=(Shown, ...), g=(Kept, ...), h=(list[Shown], ...))
+    made = Flow("f", state=state).node("n", nothing).end("n")
+    made.validate()
+    given = {"f": "x", "g": {"token": "y"}, "h": ["z"]}
+    assert made.fields.initial(given) == given
 
 
 @pytest.mark.parametrize("state", [dict, Order(), RootModel[list[int]], None])
