@@ -10,7 +10,7 @@ from tests.unit.core.kit import NO, SEND, YES, events, row_of, tool
 
 from adapter.core.approvals import sign_decision
 from adapter.core.decisions import ApprovalDecision
-from adapter.core.deferred import DeferredApproval, is_decided, record_decision
+from adapter.core.deferred import DeferredApproval, OutsideGraph, is_decided, record_decision
 from adapter.core.errors import (
     ApprovalAlreadyDecided,
     ApprovalDenied,
@@ -339,3 +339,10 @@ async def test_the_same_call_goes_on_for_one_whose_tool_paused_under_its_used_de
         made = await run(kit, beside, run_id="run-2", body=effects.append)
         assert await run(kit, run_id="run-2") == made
         assert [one["to"] for one in effects] == ["bob"]
+
+
+async def test_a_port_outside_a_graph_keeps_no_order() -> None:
+    port = OutsideGraph()
+    async with port.turn():
+        await port.quiet(port.enter())
+    assert not (port.contended() or port.is_for_another(None) or port.has_answer())
