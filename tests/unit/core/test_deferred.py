@@ -345,4 +345,4 @@ async def test_a_port_outside_a_graph_keeps_no_order() -> None:
     port = OutsideGraph()
     async with port.turn():
         await port.quiet(port.enter())
-    assert not (port.contended() or port.is_for_another(None) or port.has_answer())
+    assert [port.contended(), port.is_for_another(None), port.has_answer()] == [False] * 3
