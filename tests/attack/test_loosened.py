@@ -9,10 +9,12 @@ import pytest
 from tests.support.front_ends import EVERYWHERE, Desk, FrontEnd, desk
 from tests.support.room import Rooms, free, gated, pay, tool_of
 from tests.support.script import ai, call
-from tests.unit.core.kit import NO, SEND, kinds, row_of, tool
+from tests.unit.core.kit import LOOK, NO, SEND, kinds, row_of, tool
 
 from adapter import ApprovalRule, Condition, Effects, Executor
-from adapter.core.errors import ApprovalDenied
+from adapter.core.deferred import DeferredApproval
+from adapter.core.errors import ApprovalDenied, ApprovalPending
+from adapter.core.spec import Registry
 from adapter.testing import Paused, make_call, make_context, wired
 
 pytestmark = pytest.mark.anyio
@@ -132,3 +134,24 @@ async def test_a_rejected_call_stays_rejected_when_the_policy_is_loosened_later(
         assert later.runs == []
         assert (await row_of(kit)).status == "denied"
         assert "policy_changed" not in await kinds(kit)
+
+
+async def test_a_recorded_no_to_a_read_holds_when_the_policy_is_loosened() -> None:
+    async with wired(LOOK) as kit:
+        port = DeferredApproval(kit.store, kit.port.keys, clock=kit.clock)
+        strict = Registry(
+            [replace(LOOK[0], approval=ApprovalRule(name="eyes", reason="private"))],
+            {"look": LOOK[1]},
+        )
+        call, runs = make_call("look", text="x"), kit.runs
+        asking = Executor(strict, store=kit.store, approval=port, clock=kit.clock)
+        with pytest.raises(ApprovalPending):
+            await asking.run(call, FIRST, kit.invocation(call))
+        await port.record(await row_of(kit), NO)
+        loose = Executor(kit.registry, store=kit.store, approval=port, clock=kit.clock)
+        with pytest.raises(ApprovalPending):
+            await loose.run(call, SECOND, kit.invocation(call))
+        await port.record(await row_of(kit), NO)
+        with pytest.raises(ApprovalDenied):
+            await loose.run(call, SECOND, kit.invocation(call))
+        assert runs == []

@@ -237,6 +237,13 @@ def _report(
             err=True,
         )
         return 1
+    if decision.kind == "reject" and effect.kind == "done":
+        typer.echo(
+            "adapter: nothing was rejected: somebody else decided meanwhile, and the call has a "
+            f"result: {said}",
+            err=True,
+        )
+        return 1
     word = {"reject": "Rejected", "respond": "Answered in the tool's place"}.get(
         decision.kind or "",
         "The gate is open" if approval.request.get("kind") == "gate" else "The call ran",

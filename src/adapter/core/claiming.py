@@ -139,7 +139,7 @@ class Claimer:
     async def asked(self, work: Work) -> CallRow | None:
         """Return the row of a read if a person was asked about it and an answer may be here."""
         port = None if self.asker is None else self.asker.port
-        if port is None or not port.has_answer():
+        if port is None or not (port.deferred or port.has_answer()):
             return None
         row = await self.journal.store.get(work.identity.key)
         return row if row is not None and row.request is not None and row.status in OPEN else None

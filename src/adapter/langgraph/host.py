@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import count
 from typing import Any
-from zlib import crc32
 
 from langgraph.config import get_config
 from langgraph.types import Interrupt
@@ -24,6 +24,7 @@ __all__ = [
     "can_pause",
     "configurable",
     "drop_bare_answer",
+    "first_number",
     "is_sent",
     "own_pad",
     "pause_id",
@@ -36,7 +37,7 @@ __all__ = [
 
 _RESUME_MAP = "__pregel_resume_map"
 _SCRATCHPAD = "__pregel_scratchpad"
-_GRAPHS_OF_A_CALL = 10_000
+_OF_A_CALL = 10_000
 NAMESPACE = "checkpoint_ns"
 CHECKPOINTER = "__pregel_checkpointer"
 _RUNTIME = "__pregel_runtime"
@@ -110,6 +111,14 @@ def running_task() -> Any:
         return None
 
 
+def first_number(name: str) -> int:
+    """Return the first of the numbers that a call has for the graphs and questions below it."""
+    # 48 bits: LangGraph asks for the length of what is numbered, which Python bounds at 63.
+    return (int.from_bytes(sha256(name.encode("utf-8", "surrogatepass")).digest()[:6]) + 1) * (
+        _OF_A_CALL
+    )
+
+
 def apart(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the config with a place of its own for the graphs that run below it.
 
@@ -124,7 +133,7 @@ def apart(config: Mapping[str, Any], name: str) -> dict[str, Any]:
     pad = task_scratchpad(conf)
     if pad is None:
         return dict(config)
-    numbers = count((crc32(name.encode()) + 1) * _GRAPHS_OF_A_CALL)
+    numbers = count(first_number(name))
     own = replace(pad, subgraph_counter=numbers.__next__)
     return {**config, "configurable": {**conf, _SCRATCHPAD: own}}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
-from zlib import crc32
 
 from langgraph.errors import GraphInterrupt
 from typing_extensions import override
@@ -23,6 +22,7 @@ from adapter.langgraph.host import (
     apart,
     bare_answer,
     configurable,
+    first_number,
     own_pad,
     pause_id,
     resume_map,
@@ -33,8 +33,6 @@ from adapter.langgraph.supersteps import shown_pauses
 
 __all__ = ["OwnPauses"]
 
-_QUESTIONS_OF_A_CALL = 10_000
-
 
 class OwnPauses:
     """One call's own questions."""
@@ -42,7 +40,7 @@ class OwnPauses:
     def __init__(self, place: str) -> None:
         """Take what names the call, the same on every run of its task."""
         self._place = place
-        self._first = (crc32(place.encode()) + 1) * _QUESTIONS_OF_A_CALL
+        self._first = first_number(place)
         self._told: list[Any] = []
         self._answers = _Answers(self._first, ())
         self._bare = self._kept = False

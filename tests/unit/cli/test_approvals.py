@@ -199,6 +199,13 @@ class TestDecide:
         assert (done.exit_code, shop.decision()["kind"]) == (0, "reject")
         assert "Rejected: ApprovalDenied: not late" in done.stdout
 
+    def test_a_reject_that_came_second_is_not_told_as_done(self, shop: Shop) -> None:
+        shop.outcome = ("success", "refunded")
+        done = run("reject", "abc123", "--reason", "not late", "--yes")
+        assert done.exit_code == 1
+        assert "Rejected" not in done.stdout
+        assert "somebody else decided meanwhile" in done.stderr
+
     def test_respond_tells_so(self, shop: Shop) -> None:
         shop.outcome = ("success", "by hand")
         done = run("respond", "abc123", "--text", "by hand", "--yes")
