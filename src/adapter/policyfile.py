@@ -20,10 +20,20 @@ from adapter.core.policydocument import policy_schema
 __all__ = ["load_policy", "policy_schema"]
 
 _TOML_PLACE = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$", re.DOTALL)
-_TABLE = re.compile(r"\s*(\[\[?)([^\]]+)\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(
-    r"""\s*((?:"(?:[^"\\]|\\.)*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*="""
+_NAME = r'(?:"(?:[^"\\]|\\.)*"|\'[^\']*\'|[\w-]+)'
+_KEY = re.compile(rf"{_NAME}(?:[ \t]*\.[ \t]*{_NAME})*")
+_BLANK = re.compile(r"(?:\s|#[^\n]*)*")
+_BETWEEN = re.compile(r"(?:[\s,]|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_OPEN = re.compile(r"\[\[?")
+_CLOSE = re.compile(r"[ \t]*\]\]?")
+_EQUALS = re.compile(r"[ \t]*=[ \t]*")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|' r"'''.*?'{3,5}|" r'"(?:[^"\\\n]|\\.)*"|' r"'[^'\n]*'", re.DOTALL
 )
+_BRACKET = re.compile(r"[\[{]")
+_END = re.compile(r"[\]}]")
+_SCALAR = re.compile(r"[^,\]}#\n]+")
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([\w-]+)')
 
 Lines = Mapping[policydocument.Path, int]
@@ -105,30 +115,90 @@ def _toml(file: Path, text: str) -> tuple[Any, Lines]:
 
 
 def _toml_lines(text: str) -> Lines:
-    """Return the line of each key that begins a line: TOML's reader keeps none."""
-    lines: dict[policydocument.Path, int] = {}
-    counts: dict[policydocument.Path, int] = {}
-    table: policydocument.Path = ()
-    for number, row in enumerate(text.splitlines(), start=1):
-        header = _TABLE.match(row)
-        if header is not None:
-            table = _parts(header[2])
-            if header[1] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                lines.setdefault(table, number)
-                table = (*table, counts[table])
-            elif table[:1] in counts:
-                table = (table[0], counts[table[:1]], *table[1:])
-            lines.setdefault(table, number)
-            continue
-        key = _KEY.match(row)
-        if key is not None:
-            lines.setdefault((*table, *_parts(key[1])), number)
-    return lines
+    """Return the line of each key and item: TOML's reader keeps none."""
+    scanner = _Toml(text)
+    scanner.scan()
+    return scanner.lines
 
 
-def _parts(text: str) -> policydocument.Path:
-    return tuple(a.replace('\\"', '"') or b or c for a, b, c in _PART.findall(text))
+class _Toml:
+    """Goes through a document that was read already, so all of it is well formed."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[policydocument.Path, int] = {}
+        self._text = text.replace("\r\n", "\n")
+        self._at = 0
+        self._counts: dict[policydocument.Path, int] = {}
+
+    def scan(self) -> None:
+        """Note every key and item."""
+        table: policydocument.Path = ()
+        seen = -1
+        while self._take(_BLANK) is not None and seen < self._at < len(self._text):
+            seen, line = self._at, self._line()
+            opened = self._take(_OPEN)
+            if opened is None:
+                self._pair(table)
+                continue
+            self._take(_SPACE)
+            parts = self._key()
+            self._take(_CLOSE)
+            table = self._under(parts[:-1])
+            table = (*table, parts[-1]) if opened == "[[" else self._under(parts)
+            self.lines.setdefault(table, line)
+            if opened == "[[":
+                self._counts[table] = self._counts.get(table, -1) + 1
+                table = (*table, self._counts[table])
+                self.lines.setdefault(table, line)
+
+    def _under(self, parts: policydocument.Path) -> policydocument.Path:
+        """Return a path with the number of the newest table of each array on its way."""
+        path: policydocument.Path = ()
+        for part in parts:
+            path = (*path, part)
+            if path in self._counts:
+                path = (*path, self._counts[path])
+        return path
+
+    def _pair(self, table: policydocument.Path) -> None:
+        line = self._line()
+        path = (*table, *self._key())
+        self.lines.setdefault(path, line)
+        self._take(_EQUALS)
+        self._value(path)
+
+    def _value(self, path: policydocument.Path) -> None:
+        opened = self._take(_STRING) or self._take(_BRACKET)
+        if opened is None:
+            self._take(_SCALAR)
+        elif opened in ("[", "{"):
+            number, seen = 0, -1
+            while self._take(_BETWEEN) is not None and self._take(_END) is None:
+                if seen == self._at:  # never, in what was read already
+                    return
+                seen = self._at
+                if opened == "{":
+                    self._pair(path)
+                    continue
+                item = (*path, number)
+                self.lines.setdefault(item, self._line())
+                self._value(item)
+                number += 1
+
+    def _key(self) -> policydocument.Path:
+        return tuple(
+            a.replace('\\"', '"') or b or c for a, b, c in _PART.findall(self._take(_KEY) or "")
+        )
+
+    def _line(self) -> int:
+        return self._text.count("\n", 0, self._at) + 1
+
+    def _take(self, pattern: re.Pattern[str]) -> str | None:
+        found = pattern.match(self._text, self._at)
+        if found is None:
+            return None
+        self._at = found.end()
+        return found[0]
 
 
 def _yaml(file: Path, text: str) -> tuple[Any, Lines]:

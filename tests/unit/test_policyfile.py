@@ -303,3 +303,38 @@ def test_a_condition_of_another_type_than_its_argument_is_refused(
         return
     with pytest.raises(ConfigurationError, match=r"escalate\['a'\], rule 'escalate 1': the argume"):
         policy.check(registry, closed=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[[escalate]]\ntools = "a"\nreason = """\nquorum = 3\n  x\n"""\nquorum = 0\n',
+            r":7: escalate\[0\]\.quorum",
+        ),
+        (
+            "escalate = [\n"
+            '  { tools = "a", reason = "x", quorum = 1 },  # [\n'
+            '  { tools = "b", reason = "x", quorum = 0 },\n]\n',
+            r":3: escalate\[1\]\.quorum",
+        ),
+        ("allow = [\n  'it''s',\n  5,\n]\n".replace("''", ""), r":3: allow\[1\]"),
+        (
+            '[[escalate]]\nreason = "x"\ntools = [\n  "a",\n  7,\n]\n',
+            r":5: escalate\[0\]\.tools\[1\]",
+        ),
+        (
+            "[rates]\nx = \"1/minute\"\n\"y.z\" = '''\n\"\" no '''\n[deny]\na = 1\n",
+            r":6: deny\.a",
+        ),
+        (
+            '[[escalate]]\ntools="a"\nreason="x"\n[[escalate]]\ntools="b"\nwhen.op = 1\n',
+            r":6: escalate\[1\]\.when\.op",
+        ),
+    ],
+)
+def test_a_line_is_found_in_whatever_form_toml_has(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(text, "utf-8")
+    with pytest.raises(ConfigurationError, match=said):
+        load_policy(file)
