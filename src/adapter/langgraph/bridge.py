@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-__all__ = ["Arrivals", "in_thread", "run_sync"]
+__all__ = ["Arrivals", "in_thread", "is_bridged", "run_sync"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -36,8 +36,17 @@ class _Background:
                 self._loop = loop
             return self._loop
 
+    def runs_here(self) -> bool:
+        return self._loop is not None and asyncio.get_running_loop() is self._loop
+
 
 _background = _Background()
+
+
+def is_bridged() -> bool:
+    """Tell whether a coroutine runs for a synchronous caller, whose host is to be used likewise."""
+    return _background.runs_here()
+
 
 _LATE = 0.5
 """Seconds that an earlier call may let a later one wait; one that others answered never comes."""

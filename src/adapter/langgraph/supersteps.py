@@ -13,6 +13,7 @@ from typing import Any
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Interrupt
 
+from adapter.langgraph.bridge import is_bridged
 from adapter.langgraph.host import CHECKPOINTER, NAMESPACE, can_pause
 
 __all__ = [
@@ -115,11 +116,10 @@ async def shown_pauses(conf: Mapping[str, Any]) -> tuple[Interrupt, ...]:
     at = pauses_at(conf)
     if at is None:
         return ()
-    try:
-        found = await at[0].aget_tuple(at[1])
-    except NotImplementedError:  # a synchronous checkpointer
-        found = await asyncio.to_thread(at[0].get_tuple, at[1])
-    return last_pause(conf, found)
+    saver, place = at
+    if is_bridged():  # a synchronous graph: its checkpointer may have no other way, or another loop
+        return last_pause(conf, await asyncio.to_thread(saver.get_tuple, place))
+    return last_pause(conf, await saver.aget_tuple(place))
 
 
 def last_pause(conf: Mapping[str, Any], found: CheckpointTuple | None) -> tuple[Interrupt, ...]:

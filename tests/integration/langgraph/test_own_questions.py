@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any, TypedDict
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.graphs import CONFIG
 from tests.support.room import Rooms, free, gated, open_questions, pay, tool_of
 from tests.support.script import ai, call
 from tests.support.toolkit import Bench, direct, graph_of
+from typing_extensions import override
 
 from adapter import Effects
 from adapter.langgraph import one_use
@@ -29,7 +31,29 @@ BESIDE = over(*OWN)
 ANSWERS = {"tmp": "yes", "prod": "no"}
 
 
-def wiping(rooms: Rooms, end: FrontEnd, *calls: Any, effects: Effects | None = None) -> Desk:
+class OneWay(InMemorySaver):
+    """A checkpointer that can be read in the graph's own way only, as those of databases are."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    @override
+    def get_tuple(self, config: Any) -> Any:
+        if self.how == "async" and threading.current_thread() is not threading.main_thread():
+            raise NotImplementedError("asynchronous only")
+        return super().get_tuple(config)
+
+    @override
+    async def aget_tuple(self, config: Any) -> Any:
+        if self.how == "sync" and threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("bound to another event loop")
+        return super().get_tuple(config)
+
+
+def wiping(
+    rooms: Rooms, end: FrontEnd, *calls: Any, effects: Effects | None = None, saver: Any = None
+) -> Desk:
     def wipe(text: str) -> str:
         if interrupt(f"wipe {text}?") == "no":
             return f"kept {text}"
@@ -42,6 +66,7 @@ def wiping(rooms: Rooms, end: FrontEnd, *calls: Any, effects: Effects | None = N
         ai(*calls),
         tools=[tool_of(wipe, "wipe")],
         specs=[free("wipe", effects=effects or Effects(idempotent=True)), gated("send_money")],
+        saver=saver,
     )
 
 
@@ -83,7 +108,8 @@ async def test_an_unaddressed_answer_is_for_the_question_that_is_shown(
     rooms: Rooms, end: FrontEnd, first: str
 ) -> None:
     calls = [call("wipe", "p", text="prod"), pay("c1", 5)]
-    room = wiping(rooms, end, *(calls if first == "wipe" else calls[::-1]))
+    calls = calls if first == "wipe" else calls[::-1]
+    room = wiping(rooms, end, *calls, saver=OneWay(end.how))
     await room.say()
     for _ in range(4):
         open_now = await room.asked()
